@@ -1,0 +1,330 @@
+"""What acts: one activity for each kind of step, one for each compensation, and three that only look.
+
+Every activity takes one model and gives one model (T17). This is the one place where an exception becomes "retry" or
+"never retry" (T19), and where what a step means becomes an act in the ledger.
+"""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any, TypeVar
+
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from orderflow.approval_check import check_approval
+from orderflow.catalogue import Catalogue, StepKind
+from orderflow.contracts import (
+    ADMIT_ORDER,
+    SETTLE_EFFECT,
+    VERIFY_DECISION,
+    WORKFLOW_TYPE,
+    Admission,
+    AdmissionRequest,
+    SettleRequest,
+    SettleResult,
+    StepRequest,
+    StepResult,
+    UndoRequest,
+    UndoResult,
+    VerifyRequest,
+)
+from orderflow.domain.approvals import Verdict
+from orderflow.domain.effects import Act, Done, EffectState, Provider, Refused
+from orderflow.domain.errors import (
+    DeadlinePassed,
+    Declined,
+    ErrorType,
+    IntentConflict,
+    InvalidInput,
+    OrderflowError,
+    UnknownActivity,
+)
+from orderflow.domain.events import OrderEvent, order_problems, payload_fingerprint
+from orderflow.domain.intents import Direction, digest, idempotency_key
+from orderflow.domain.strict_json import JsonValue
+from orderflow.ledger import EffectRecord
+from orderflow.ledger.effects import EffectStore, not_done
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+Activity = Callable[[Any], Awaitable[Any]]
+
+_MARGIN = timedelta(seconds=1)
+"""A lease outlives the heartbeat by this much, so that a live holder never loses it to a slow renewal."""
+
+_PATIENCE = 0.8
+"""The share of one attempt's time that may pass in waiting, so that the attempt can still say how it ended."""
+
+
+def boundary(act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Turn whatever `act` raises into an `ApplicationError` that says whether a retry can help (T19, T20).
+
+    Messages are ours, never a provider's: they stand in event history (T46).
+    """
+
+    @functools.wraps(act)
+    async def bounded(request: Request) -> Response:
+        try:
+            return await act(request)
+        except OrderflowError as error:
+            raise as_failure(error) from None
+        except Exception as error:  # a bug must be seen and may be gone with the next release: retry, and log it here
+            activity.logger.exception("unexpected error in an activity")
+            message = f"unexpected {type(error).__name__} in {act.__name__}; the worker's log has its traceback"
+            raise ApplicationError(message, type=ErrorType.UNEXPECTED) from None
+
+    return bounded
+
+
+def as_failure(error: OrderflowError) -> ApplicationError:
+    """The failure that Temporal records for `error`: exact type, short detail, retry or not, and when."""
+    delay = timedelta(seconds=error.retry_after) if error.retry_after is not None else None
+    details = [error.detail] if error.detail is not None else []
+    return ApplicationError(
+        error.message,
+        *details,
+        type=error.type.value,
+        non_retryable=not error.retryable,
+        next_retry_delay=delay,
+    )
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """This attempt of this activity: who holds the claims it makes, for how long, and what time it is.
+
+    The time is the Temporal server's at the start of the attempt plus what has passed since on our own steady clock, so
+    that deadlines hold whatever the worker's wall clock says, and in a server that skips time too.
+    """
+
+    holder: str
+    lease: timedelta
+    patience: timedelta
+    started: datetime
+    since: float
+
+    @classmethod
+    def current(cls, worker: str) -> "_Attempt":
+        info = activity.info()
+        span = info.start_to_close_timeout or timedelta(seconds=10)
+        return cls(
+            holder=f"{worker}/{info.workflow_run_id}/{info.activity_id}/{info.attempt}",
+            lease=(info.heartbeat_timeout or span) + _MARGIN,
+            patience=span * _PATIENCE,
+            started=info.started_time,
+            since=monotonic(),
+        )
+
+    def now(self) -> datetime:
+        return self.started + timedelta(seconds=monotonic() - self.since)
+
+    def terms(self) -> dict[str, Any]:
+        return {"holder": self.holder, "lease": self.lease, "patience": self.patience}
+
+
+class OrderActivities:
+    """Every activity of one worker, over a ledger, providers, and a way to verify decisions.
+
+    `verify` says who signed a decision; `published` holds the fingerprints of the definitions that orders may start
+    with; `worker` names this process in the record of attempts.
+    """
+
+    def __init__(
+        self,
+        *,
+        effects: EffectStore,
+        providers: Mapping[str, Provider],
+        catalogue: Catalogue,
+        verify: Callable[[str], Verdict],
+        published: Collection[str],
+        worker: str,
+    ) -> None:
+        self._effects = effects
+        self._providers = providers
+        self._catalogue = catalogue
+        self._verify = verify
+        self._published = published
+        self._worker = worker
+
+    def all(self) -> list[Activity]:
+        """What a worker registers: the built-in kinds of step and those of extensions alike."""
+        looks: list[Activity] = [
+            activity.defn(name=ADMIT_ORDER)(boundary(self.admit_order)),
+            activity.defn(name=VERIFY_DECISION)(boundary(self.verify_decision)),
+            activity.defn(name=SETTLE_EFFECT)(boundary(self.settle_effect)),
+            unknown_activity,
+        ]
+        kinds = self._catalogue.kinds.values()
+        return looks + [do for kind in kinds for do in (self._forward(kind), *self._backward(kind))]
+
+    async def admit_order(self, request: AdmissionRequest) -> Admission:
+        """Record what must not be computed twice: fingerprints, and the rules that the order breaks."""
+        fingerprint = request.definition.fingerprint
+        return Admission(
+            definition_fingerprint=fingerprint,
+            payload_fingerprint=payload_fingerprint(request.event),
+            published=fingerprint in self._published,
+            problems=tuple(str(problem) for problem in order_problems(request.event.data)),
+        )
+
+    async def verify_decision(self, request: VerifyRequest) -> Verdict:
+        """Say who signed a decision, and with which roles; raises nothing for a bad one."""
+        return self._verify(request.token)
+
+    async def settle_effect(self, request: SettleRequest) -> SettleResult:
+        """Take the last look at a step whose attempts are used up: adopt what was done, or make sure it never is."""
+        step, attempt = request.step, _Attempt.current(self._worker)
+        kind = self._kind(step.activity)
+        if not kind.effect:
+            return SettleResult()
+        act = _forward_act(kind, step)
+        async with _heartbeats():
+            record = await self._effects.settle(act, self._provider(kind), void=True, **attempt.terms())
+        if record is not None and record.state is EffectState.DECLINED:
+            raise Declined(record.decline_code or "declined")
+        return SettleResult(found=_result(record, attempt.now()) if record else None)
+
+    def _forward(self, kind: StepKind) -> Activity:
+        async def do(request: StepRequest) -> StepResult:
+            _require_own_order(request)
+            async with _heartbeats():
+                return await (self._perform(kind, request) if kind.effect else self._check(kind, request))
+
+        return activity.defn(name=kind.activity)(boundary(do))
+
+    def _backward(self, kind: StepKind) -> Sequence[Activity]:
+        async def undo(request: UndoRequest) -> UndoResult:
+            _require_own_order(request)
+            async with _heartbeats():
+                return await self._undo(kind, request)
+
+        return [activity.defn(name=kind.compensation)(boundary(undo))] if kind.compensation else []
+
+    async def _perform(self, kind: StepKind, request: StepRequest) -> StepResult:
+        attempt = _Attempt.current(self._worker)
+
+        def admit() -> None:
+            if request.deadline_at is not None and attempt.now() > request.deadline_at:
+                raise DeadlinePassed(f"the deadline of {request.step} passed at {request.deadline_at.isoformat()}")
+            if request.approval is not None:
+                check_approval(request, request.approval, self._verify, attempt.now())
+
+        record = await self._effects.perform(
+            _forward_act(kind, request),
+            self._provider(kind),
+            claim_by=request.approval.charge_by if request.approval else None,
+            admit=admit,
+            **attempt.terms(),
+        )
+        return _result(record, attempt.now())
+
+    async def _check(self, kind: StepKind, request: StepRequest) -> StepResult:
+        attempt = _Attempt.current(self._worker)
+        act = _forward_act(kind, request)
+        answer = await self._provider(kind).perform(act)
+        if isinstance(answer, Refused):
+            raise Declined(answer.code)
+        if not isinstance(answer, Done):
+            raise not_done(act, answer)
+        decision = answer.result.get("decision")
+        return StepResult(
+            reference=answer.reference,
+            decision=decision[:40] if isinstance(decision, str) else None,
+            done_at=attempt.now(),
+        )
+
+    async def _undo(self, kind: StepKind, request: UndoRequest) -> UndoResult:
+        attempt = _Attempt.current(self._worker)
+        of = _forward_act(kind, request)
+        try:
+            record = await self._effects.undo(_undo_act(kind, of), of, self._provider(kind), **attempt.terms())
+        except IntentConflict:  # another order's content stands under this key: none of it is ours to take back
+            return UndoResult(undone=False)
+        return UndoResult(
+            undone=record.state is EffectState.REVERSED,
+            reference=record.reference,
+            amount_minor=record.refunded_minor,
+        )
+
+    def _kind(self, name: str) -> StepKind:
+        try:
+            return self._catalogue.kind_for(name)
+        except KeyError:
+            raise UnknownActivity(f"no kind of step is called {name}; install its package on this worker") from None
+
+    def _provider(self, kind: StepKind) -> Provider:
+        try:
+            return self._providers[kind.provider]
+        except KeyError:
+            raise UnknownActivity(f"this worker has no provider {kind.provider} for {kind.activity}") from None
+
+
+@activity.defn(dynamic=True)
+async def unknown_activity(inputs: Sequence[RawValue]) -> None:
+    """Stands for every name that this worker does not know: the workflow asks again later, no attempt is used up."""
+    name = activity.info().activity_type
+    raise as_failure(UnknownActivity(f"this worker knows no activity {name}; install its package or deploy it"))
+
+
+def _forward_act(kind: StepKind, request: StepRequest | UndoRequest) -> Act:
+    order: OrderEvent = request.event
+    intent, amount = kind.intent(order.data), kind.amount(order.data)
+    return Act(
+        key=idempotency_key(request.workflow_id, request.step, Direction.DO),
+        workflow_id=request.workflow_id,
+        step=request.step,
+        provider=kind.provider,
+        operation=kind.operation,
+        intent=intent,
+        intent_digest=digest(intent),
+        amount_minor=amount.amount_minor if amount else None,
+        currency=amount.currency if amount else None,
+    )
+
+
+def _undo_act(kind: StepKind, of: Act) -> Act:
+    key = idempotency_key(of.workflow_id, of.step, Direction.UNDO)
+    intent: dict[str, JsonValue] = {"undo": of.key, "intent_digest": of.intent_digest}
+    changes = {
+        "key": key,
+        "operation": kind.undo_operation,
+        "intent": intent,
+        "intent_digest": digest(intent),
+    }
+    return of.model_copy(update=changes)
+
+
+def _result(record: EffectRecord, now: datetime) -> StepResult:
+    return StepResult(reference=record.reference or record.key, done_at=now, amount_minor=record.captured_minor)
+
+
+def _require_own_order(request: StepRequest | UndoRequest) -> None:
+    """An activity acts for the order that scheduled it, whoever else can reach the task queue."""
+    info = activity.info()
+    if info.workflow_id != request.workflow_id or info.workflow_type != WORKFLOW_TYPE:
+        raise InvalidInput(f"{info.activity_type} acts for the order that scheduled it, not for {request.workflow_id}")
+
+
+@contextlib.asynccontextmanager
+async def _heartbeats() -> AsyncIterator[None]:
+    """Heartbeat from the background, so that a dead worker is noticed and a cancellation heard (T26)."""
+    timeout = activity.info().heartbeat_timeout
+    ticker = asyncio.create_task(_beat(timeout.total_seconds() / 3)) if timeout else None
+    try:
+        yield
+    finally:
+        if ticker is not None:
+            ticker.cancel()
+
+
+async def _beat(interval: float) -> None:
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(interval)

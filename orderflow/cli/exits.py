@@ -1,0 +1,119 @@
+"""How a verb ends: its exit code, and the one line (or a line for each problem) that says why.
+
+    0  done
+    1  refused: the order, or whoever decides about it, said no
+    2  bad input: nothing was started
+    3  something is not reachable
+    70 a bug in orderflow (sysexits.h calls it EX_SOFTWARE); ORDERFLOW_DEBUG=1 shows where
+
+With `--json` the same goes to standard output as `{"error": …}`.
+"""
+
+import sys
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+import typer
+
+from orderflow.cli.output import print_json, shortened
+from orderflow.domain.errors import InvalidInput, OrderflowError, Problem, TransientError
+
+
+class ExitCode(IntEnum):
+    """What scripts rely on."""
+
+    DONE = 0
+    REFUSED = 1
+    BAD_INPUT = 2
+    NOT_REACHABLE = 3
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class Refused(OrderflowError):
+    """Nothing is wrong with the call, and the answer is no. `facts` are added to the JSON answer."""
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+class NotReachable(OrderflowError):
+    """A server, a worker or a file's medium cannot be reached now; says which and what to do."""
+
+
+class InvalidFile(InvalidInput):
+    """What a file holds cannot be used; every problem is printed with the file's name."""
+
+    def __init__(self, file: str, error: InvalidInput) -> None:
+        super().__init__(f"{file}: {error.message}", path=error.path, problems=error.problems)
+        self.file = file
+
+
+def report(error: BaseException, *, as_json: bool, verb: str = "orderflow") -> ExitCode:
+    """Print what went wrong and give the exit code for it."""
+    code = exit_code(error)
+    if as_json:
+        print_json({"error": _as_json(error, code)})
+    for line in lines(error):
+        print(f"{verb}: {shortened(line)}", file=sys.stderr)
+    return code
+
+
+def exit_code(error: BaseException) -> ExitCode:
+    """Which exit code stands for `error`."""
+    match error:
+        case KeyboardInterrupt():
+            return ExitCode.INTERRUPTED
+        case typer.TyperException() | InvalidInput():
+            return ExitCode.BAD_INPUT
+        case NotReachable() | TransientError():
+            return ExitCode.NOT_REACHABLE
+        case OrderflowError():
+            return ExitCode.REFUSED
+        case _:
+            return ExitCode.NOT_REACHABLE if _is_of_temporal(error) else ExitCode.BUG
+
+
+def lines(error: BaseException) -> Iterator[str]:
+    """What to tell a person: one line, or one for each problem of an input that has several."""
+    match error:
+        case InvalidFile():
+            yield from (f"{error.file}: {problem}" for problem in error.problems)
+        case InvalidInput() if len(error.problems) > 1:
+            yield from (str(problem) for problem in error.problems)
+        case OrderflowError():
+            yield error.message
+        case typer.TyperException():
+            yield _usage(error)
+        case KeyboardInterrupt():
+            yield "interrupted"
+        case _ if _is_of_temporal(error):
+            yield f"Temporal answered: {error}; `orderflow doctor` says what is not as it should be"
+        case _:
+            yield f"a bug in orderflow: {type(error).__name__}: {error} (ORDERFLOW_DEBUG=1 shows where)"
+
+
+def _usage(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"{error.format_message().rstrip('.')}; see `{context.command_path if context else 'orderflow'} --help`"
+
+
+def _is_of_temporal(error: BaseException) -> bool:
+    """Whether Temporal's server or its client library refused: its error class is only there once it was imported."""
+    service = sys.modules.get("temporalio.service")
+    return service is not None and isinstance(error, service.RPCError)
+
+
+def _as_json(error: BaseException, code: ExitCode) -> dict[str, Any]:
+    answer: dict[str, Any] = {"exit_code": int(code), "message": " | ".join(shortened(line) for line in lines(error))}
+    if isinstance(error, InvalidInput):
+        answer["problems"] = [_problem(problem) for problem in error.problems]
+    if isinstance(error, Refused):
+        answer |= error.facts
+    return answer
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"path": problem.path, "message": problem.message}

@@ -1,0 +1,85 @@
+"""What the verbs print: tables and fields for people, one JSON document for programs."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PIPED_WIDTH = 200
+"""Columns where nobody looks at a screen: each record then stands on one line, for `grep`."""
+
+LONGEST_LINE = 600
+
+
+def console() -> Console:
+    """Standard output as it is now; text is printed as it stands, never as markup."""
+    width = None if sys.stdout.isatty() else PIPED_WIDTH
+    return Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document; ASCII only, so that no terminal's encoding can break it."""
+    print(json.dumps(value, indent=2))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under headers, one line each where the width allows."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console().print(table)
+
+
+def print_fields(fields: Mapping[str, object], indent: int = 0) -> None:
+    """Print one `name  value` line for each field that has a value."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        if value not in (None, "", ()):
+            table.add_row(" " * indent + name, Text(printable(value)))
+    console().print(table)
+
+
+def print_line(text: str = "") -> None:
+    """Print one line for people; a terminal folds it, nothing else does."""
+    print(printable(text))
+
+
+def printable(value: object) -> str:
+    """Give `value` on one line without control characters: what came from outside must not steer a terminal."""
+    if value is None:
+        return "-"
+    text = when(value) if isinstance(value, datetime) else str(value)
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def shortened(text: str) -> str:
+    """Give `text` as one printable line of bounded length, its whitespace runs as one space each."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
+
+
+def when(at: datetime) -> str:
+    """Give an aware time as `2026-01-31 12:00:00Z`."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def age(at: datetime, now: datetime) -> str:
+    """Give how long ago `at` was, as `12s`, `5m`, `3h` or `20d`."""
+    return span(now - at)
+
+
+def span(length: timedelta) -> str:
+    """Give a length of time in its largest whole unit."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"

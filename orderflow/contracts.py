@@ -1,0 +1,186 @@
+"""Every message that crosses Temporal: one model in, one model out. What has a shape here stands in event history."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orderflow.domain.approvals import ApprovalRequest, Refusal
+from orderflow.domain.audit import SafeEvent
+from orderflow.domain.definition import Definition
+from orderflow.domain.events import OrderEvent
+from orderflow.domain.orders import Outcome, Reason, Stage, Standing, StepRecord
+
+WORKFLOW_TYPE = "OrderWorkflow"
+TASK_QUEUE = "orderflow"
+APPROVE_SIGNAL = "approve"
+DECIDE_UPDATE = "decide"
+VIEW_QUERY = "view"
+STAGE_ATTRIBUTE = "OrderStage"
+REASON_ATTRIBUTE = "OrderReason"
+
+ADMIT_ORDER = "admit_order"
+VERIFY_DECISION = "verify_decision"
+SETTLE_EFFECT = "settle_effect"
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class AdmissionRequest(_Message):
+    """To `admit_order`: the event and the definition as they were sent."""
+
+    event: OrderEvent
+    definition: Definition
+
+
+class Admission(_Message):
+    """From `admit_order`: what must never be computed twice with two answers, recorded once.
+
+    `published` is whether this worker publishes a definition with that fingerprint; `problems` are the order's broken
+    rules as `JSON path: sentence`.
+    """
+
+    definition_fingerprint: str
+    payload_fingerprint: str
+    published: bool
+    problems: tuple[str, ...] = ()
+
+
+class StepRequest(_Message):
+    """To an activity that does a step: whose it is, for which event, and what its first claim must satisfy.
+
+    `approval` is the request that the workflow saw answered, with the signed decisions; the activity verifies all of it
+    again. `deadline_at` is aware UTC: a first claim after it is refused.
+    """
+
+    workflow_id: str
+    step: str
+    activity: str
+    event: OrderEvent
+    approval: ApprovalRequest | None = None
+    deadline_at: datetime | None = None
+
+
+class StepResult(_Message):
+    """From an activity that did a step: the provider's reference, what was captured, and when (aware UTC)."""
+
+    reference: str
+    done_at: datetime
+    decision: str | None = None
+    amount_minor: int | None = None
+
+
+class SettleRequest(_Message):
+    """To `settle_effect`: the last look at a step whose attempts are used up."""
+
+    step: StepRequest
+
+
+class SettleResult(_Message):
+    """From `settle_effect`: the effect that was found and adopted, or proof that it never happened (and never will)."""
+
+    found: StepResult | None = None
+
+
+class UndoRequest(_Message):
+    """To a compensation: take back what stands of `step`."""
+
+    workflow_id: str
+    step: str
+    activity: str
+    event: OrderEvent
+
+
+class UndoResult(_Message):
+    """From a compensation: whether something had to be undone, and how much money went back."""
+
+    undone: bool
+    reference: str | None = None
+    amount_minor: int | None = None
+
+
+class VerifyRequest(_Message):
+    """To `verify_decision`: one compact JWS, at most 4096 characters."""
+
+    token: str
+
+
+class DoorAnswer(_Message):
+    """What a decision came to: what `decide` returns, and what `view` lists for signals."""
+
+    accepted: bool
+    refusal: Refusal | None = None
+    stage: Stage
+
+
+class RefusedMessage(_Message):
+    """One message that was not accepted: when, at which door, under which name, and why."""
+
+    at: datetime
+    door: str
+    name: str
+    reason: Refusal
+
+
+class OrderView(_Message):
+    """What the query `view` answers: everything that may be told about an order, and no personal data."""
+
+    order: str
+    run_id: str
+    stage: Stage
+    reason: Reason | None = None
+    detail: str | None = None
+    event_source: str = ""
+    event_id: str = ""
+    payload_fingerprint: str = ""
+    definition: str = ""
+    definition_fingerprint: str = ""
+    state_version: int = 0
+    steps: tuple[StepRecord, ...] = ()
+    request: ApprovalRequest | None = None
+    refusals: tuple[RefusedMessage, ...] = ()
+    refused_total: int = 0
+    cancel_requested: bool = False
+    standing: tuple[Standing, ...] = ()
+    trail: tuple[SafeEvent, ...] = ()
+    outcome: Outcome | None = None
+
+
+class OrderState(BaseModel):
+    """All that an order knows of itself: one object, made when the run starts, carried whole into the next run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    event: OrderEvent
+    definition: Definition
+    definition_fingerprint: str = ""
+    payload_fingerprint: str = ""
+    admitted: bool = False
+    problems: tuple[str, ...] = ()
+    stage: Stage = Stage.RUNNING
+    reason: Reason | None = None
+    detail: str | None = None
+    version: int = 0
+    steps: dict[str, StepRecord] = Field(default_factory=dict)
+    registered: list[str] = Field(default_factory=list, description="steps whose compensation is registered, in order")
+    request: ApprovalRequest | None = None
+    rejected: bool = False
+    approvals: dict[str, ApprovalRequest] = Field(default_factory=dict, description="answered requests by step")
+    refusals: list[RefusedMessage] = Field(default_factory=list)
+    refused_total: int = 0
+    standing: list[Standing] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    trail: list[SafeEvent] = Field(default_factory=list)
+    cancel_requested: bool = False
+
+
+class OrderInput(_Message):
+    """What an order starts with: a trusted event and the whole definition.
+
+    `carried` is the order's own state from the run before (continue-as-new); a first run refuses it.
+    """
+
+    event: OrderEvent
+    definition: Definition
+    carried: OrderState | None = None

@@ -1,0 +1,202 @@
+"""From a definition's policies to activity calls, and from Temporal's failures back to what a step came to.
+
+Runs in workflow code. Nothing else schedules an activity, so each one has finite attempts and timeouts (T22).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy as TemporalRetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, is_cancelled_exception  # noqa: A004
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import BaseModel
+
+    from orderflow.contracts import (
+        ADMIT_ORDER,
+        SETTLE_EFFECT,
+        VERIFY_DECISION,
+        Admission,
+        AdmissionRequest,
+        SettleRequest,
+        SettleResult,
+        StepRequest,
+        StepResult,
+        UndoRequest,
+        UndoResult,
+        VerifyRequest,
+    )
+    from orderflow.domain.approvals import Verdict
+    from orderflow.domain.definition import Compensation, Duration, RetryPolicy, Step
+    from orderflow.domain.errors import ErrorType, permanent_types
+    from orderflow.domain.orders import Reason
+
+Result = TypeVar("Result", bound=BaseModel)
+
+FIRST_PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=5)
+"""Between tries of an activity whose name no worker has yet: no attempts are used up by that."""
+
+NO_WORKER_KNOWS_IT = "no_worker_knows_it"
+
+LOCAL_TIMEOUT = timedelta(seconds=10)
+LOCAL_ATTEMPTS = TemporalRetryPolicy(maximum_attempts=5, initial_interval=timedelta(milliseconds=100))
+
+_REASONS: Mapping[str, Reason] = MappingProxyType(
+    {
+        ErrorType.DECLINED: Reason.DECLINED,
+        ErrorType.INTENT_CONFLICT: Reason.INTENT_CONFLICT,
+        ErrorType.EFFECT_REVERSED: Reason.EFFECT_REVERSED,
+        ErrorType.APPROVAL_REFUSED: Reason.APPROVAL_REFUSED,
+        ErrorType.DEFINITION_MISMATCH: Reason.DEFINITION_MISMATCH,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a step, or an undo, did not come to a result.
+
+    `error` is an `ErrorType`, `timeout`, `cancelled` or `worker`; `detail` a short code (T21).
+    """
+
+    reason: Reason
+    error: str
+    detail: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no attempt can have left an effect in doubt."""
+        return self.error in permanent_types()
+
+    @property
+    def is_cancellation(self) -> bool:
+        """Whether the step was cancelled, in whichever way that showed (T03)."""
+        return self.reason is Reason.CANCELLED
+
+    def because(self, reason: Reason) -> "Failure":
+        """The same failure under another reason."""
+        return Failure(reason, self.error, self.detail)
+
+
+async def admit(request: AdmissionRequest) -> Admission:
+    """Have the facts recorded that must not be computed twice. Raises `ActivityError` when no worker could."""
+    return await _recorded(ADMIT_ORDER, request, Admission)
+
+
+async def verify(request: VerifyRequest) -> Verdict | None:
+    """Who signed a decision, as a recorded verdict; `None` when it could not be checked now."""
+    try:
+        return await _recorded(VERIFY_DECISION, request, Verdict)
+    except ActivityError:
+        return None
+
+
+async def perform(step: Step, request: StepRequest, waiting: Callable[[], None]) -> StepResult | Failure:
+    """Do a step under its policy. `waiting` is told each time that no worker knows the activity's name."""
+    return await _until_known(_Call(step.activity, step.id, step, request, StepResult), waiting)
+
+
+async def settle(step: Step, request: StepRequest) -> SettleResult | Failure:
+    """Take the last look at a step whose attempts are used up: adopt, prove absence, or fail (T25)."""
+    return await _call(_Call(SETTLE_EFFECT, f"{step.id}-settle", step, SettleRequest(step=request), SettleResult))
+
+
+async def undo(compensation: Compensation, request: UndoRequest, waiting: Callable[[], None]) -> UndoResult | Failure:
+    """Take a step back under its compensation's own policy."""
+    call = _Call(compensation.activity, f"{request.step}-undo", compensation, request, UndoResult)
+    return await _until_known(call, waiting)
+
+
+@dataclass(frozen=True)
+class _Call(Generic[Result]):
+    activity: str
+    activity_id: str
+    policy: Step | Compensation
+    request: BaseModel
+    result_type: type[Result]
+
+
+async def _recorded(name: str, request: BaseModel, result_type: type[Result]) -> Result:
+    """Run a local activity: one marker in history, no round trip."""
+    result: Result = await workflow.execute_local_activity(
+        name,
+        request,
+        result_type=result_type,
+        start_to_close_timeout=LOCAL_TIMEOUT,
+        retry_policy=LOCAL_ATTEMPTS,
+    )
+    return result
+
+
+async def _until_known(call: _Call[Result], waiting: Callable[[], None]) -> Result | Failure:
+    pause = FIRST_PAUSE
+    while True:
+        came_to = await _call(call)
+        if not (isinstance(came_to, Failure) and came_to.error == ErrorType.UNKNOWN_ACTIVITY):
+            return came_to
+        waiting()
+        try:
+            await workflow.sleep(pause)
+        except asyncio.CancelledError:
+            return _CANCELLED
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _call(call: _Call[Result]) -> Result | Failure:
+    policy = call.policy
+    try:
+        result: Result = await workflow.execute_activity(
+            call.activity,
+            call.request,
+            result_type=call.result_type,
+            activity_id=call.activity_id,
+            start_to_close_timeout=_span(policy.start_to_close),
+            schedule_to_close_timeout=_span(policy.schedule_to_close),
+            heartbeat_timeout=_span(policy.heartbeat),
+            retry_policy=_retry_policy(policy.retry),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+        return result
+    except (ActivityError, asyncio.CancelledError) as error:
+        return read_failure(error)
+
+
+def _span(duration: Duration | None) -> timedelta | None:
+    return duration.timedelta if duration else None
+
+
+def _retry_policy(retry: RetryPolicy | None) -> TemporalRetryPolicy:
+    if retry is None:
+        raise ApplicationError("an activity without a retry policy is never scheduled", type=ErrorType.INVALID_INPUT)
+    return TemporalRetryPolicy(
+        maximum_attempts=retry.attempts,
+        initial_interval=retry.initial_interval.timedelta,
+        backoff_coefficient=float(retry.backoff),
+        maximum_interval=retry.maximum_interval.timedelta,
+        non_retryable_error_types=sorted({*retry.non_retryable, *permanent_types()}),
+    )
+
+
+_CANCELLED = Failure(Reason.CANCELLED, "cancelled")
+
+
+def read_failure(error: BaseException) -> Failure:
+    """The one place that unwraps what Temporal makes of an activity's failure (T03, T21)."""
+    if is_cancelled_exception(error):
+        return _CANCELLED
+    cause = error.cause if isinstance(error, ActivityError) else error
+    if isinstance(cause, TimeoutError):
+        return Failure(Reason.RETRIES_EXHAUSTED, "timeout", cause.type.name.lower() if cause.type else None)
+    if isinstance(cause, ApplicationError):
+        detail = str(cause.details[0]) if cause.details else None
+        reason = _REASONS.get(cause.type or "") or (
+            Reason.STEP_FAILED if cause.non_retryable else Reason.RETRIES_EXHAUSTED
+        )
+        return Failure(reason, cause.type or ErrorType.UNEXPECTED, detail)
+    return Failure(Reason.RETRIES_EXHAUSTED, "worker", type(cause).__name__ if cause else None)

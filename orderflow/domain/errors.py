@@ -1,0 +1,214 @@
+"""The error tree: every leaf has a stable type string and says whether a retry can help.
+
+    OrderflowError
+    ├── InvalidInput                 what was given cannot be used; says where and what to do
+    │   ├── InvalidJson
+    │   ├── InvalidEvent
+    │   ├── InvalidDefinition
+    │   └── InvalidSettings
+    ├── DefinitionMismatch           the definition sent is not one this worker publishes
+    ├── IntentConflict               same idempotency key, another intent
+    ├── EffectReversed               the effect was undone or voided; it must never be adopted
+    ├── Declined                     a provider's definitive no
+    ├── ApprovalRefused              the decisions sent along do not allow this effect
+    ├── ChargeWindowClosed           the first claim came after `charge_by`
+    ├── DeadlinePassed               a message that would be stale is not sent
+    ├── CannotUndo                   a provider's definitive no to an undo
+    ├── UnknownActivity              no kind of step in the catalogue has this name
+    └── TransientError               a retry can help
+        ├── EffectBusy               claimed elsewhere and in flight
+        ├── OutcomeUnknown           the provider may or may not have acted
+        ├── ProviderUnavailable      the provider did not act and said so, or was not reached
+        ├── ClaimLost                another holder took the claim over; the result was not recorded
+        └── LedgerUnavailable        the ledger could not be read or written
+
+`ErrorType` is used both for raising and in retry policies (T18): Temporal matches the exact string.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class ErrorType(StrEnum):
+    """The type string of each error that can cross Temporal."""
+
+    INVALID_INPUT = "InvalidInput"
+    DEFINITION_MISMATCH = "DefinitionMismatch"
+    INTENT_CONFLICT = "IntentConflict"
+    EFFECT_REVERSED = "EffectReversed"
+    DECLINED = "Declined"
+    APPROVAL_REFUSED = "ApprovalRefused"
+    CHARGE_WINDOW_CLOSED = "ChargeWindowClosed"
+    DEADLINE_PASSED = "DeadlinePassed"
+    CANNOT_UNDO = "CannotUndo"
+    UNKNOWN_ACTIVITY = "UnknownActivity"
+    EFFECT_BUSY = "EffectBusy"
+    OUTCOME_UNKNOWN = "OutcomeUnknown"
+    PROVIDER_UNAVAILABLE = "ProviderUnavailable"
+    CLAIM_LOST = "ClaimLost"
+    LEDGER_UNAVAILABLE = "LedgerUnavailable"
+    UNEXPECTED = "Unexpected"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: a JSON path such as `$.data.items[0].sku`, and one sentence."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class OrderflowError(Exception):
+    """Root of every error that this project raises on purpose.
+
+    `type` is the stable string seen in event history and retry policies; `retryable` says whether another
+    attempt can help; `retry_after` is the number of seconds to wait before it, where somebody knows; `detail` is a short code.
+    """
+
+    type: ClassVar[ErrorType] = ErrorType.UNEXPECTED
+    retryable: ClassVar[bool] = False
+    detail: str | None = None
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+
+class InvalidInput(OrderflowError):
+    """What was given cannot be used. `problems` lists every fault found, each with its JSON path."""
+
+    type = ErrorType.INVALID_INPUT
+
+    def __init__(self, message: str, *, path: str = "", problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
+        self.problems = problems or (Problem(path, message),)
+
+
+class InvalidJson(InvalidInput):
+    """The bytes are not the strict JSON that this project reads."""
+
+
+class InvalidEvent(InvalidInput):
+    """The value is not an order event of the profile."""
+
+
+class InvalidDefinition(InvalidInput):
+    """The value is not a definition that can be run."""
+
+
+class InvalidSettings(InvalidInput):
+    """A setting is missing or cannot be used; the message says what to provide."""
+
+
+class DefinitionMismatch(OrderflowError):
+    """The definition sent has a fingerprint that this worker does not publish."""
+
+    type = ErrorType.DEFINITION_MISMATCH
+
+
+class IntentConflict(OrderflowError):
+    """The idempotency key was used before with another intent (I01)."""
+
+    type = ErrorType.INTENT_CONFLICT
+
+
+class EffectReversed(OrderflowError):
+    """The effect was undone or voided: it is never done again and never adopted."""
+
+    type = ErrorType.EFFECT_REVERSED
+
+
+class Declined(OrderflowError):
+    """The provider's definitive no, with its short code as `detail`."""
+
+    type = ErrorType.DECLINED
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"declined by the provider: {code}")
+        self.detail = code
+
+
+class ApprovalRefused(OrderflowError):
+    """The decisions sent along do not allow this effect; `detail` is a code of `approvals.Refusal`."""
+
+    type = ErrorType.APPROVAL_REFUSED
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the approval does not allow this effect: {reason}")
+        self.detail = reason
+
+
+class ChargeWindowClosed(OrderflowError):
+    """Nothing was claimed before `charge_by`; the effect needs a new approval."""
+
+    type = ErrorType.CHARGE_WINDOW_CLOSED
+
+
+class DeadlinePassed(OrderflowError):
+    """The step's deadline passed before it was first claimed; doing it now would be stale."""
+
+    type = ErrorType.DEADLINE_PASSED
+
+
+class CannotUndo(OrderflowError):
+    """The provider's definitive no to an undo; a person has to look at it."""
+
+    type = ErrorType.CANNOT_UNDO
+
+
+class UnknownActivity(OrderflowError):
+    """No kind of step in the catalogue has this name."""
+
+    type = ErrorType.UNKNOWN_ACTIVITY
+
+
+class TransientError(OrderflowError):
+    """Another attempt can help."""
+
+    retryable = True
+
+
+class EffectBusy(TransientError):
+    """The effect is claimed and in flight elsewhere; `retry_after` is what is left of the lease."""
+
+    type = ErrorType.EFFECT_BUSY
+
+
+class OutcomeUnknown(TransientError):
+    """The provider may or may not have acted: never "failed" (I06)."""
+
+    type = ErrorType.OUTCOME_UNKNOWN
+
+
+class ProviderUnavailable(TransientError):
+    """The provider did not act and said so, or was not reached."""
+
+    type = ErrorType.PROVIDER_UNAVAILABLE
+
+
+class ClaimLost(TransientError):
+    """Another holder took the claim over (a newer fencing token); this result was not recorded (D06)."""
+
+    type = ErrorType.CLAIM_LOST
+
+
+class LedgerUnavailable(TransientError):
+    """The ledger could not be read or written."""
+
+    type = ErrorType.LEDGER_UNAVAILABLE
+
+
+def permanent_types() -> frozenset[str]:
+    """The type strings of every error that no retry can help: what a retry policy lists as non-retryable."""
+    return frozenset(leaf.type.value for leaf in _leaves(OrderflowError) if not leaf.retryable)
+
+
+def _leaves(root: type[OrderflowError]) -> list[type[OrderflowError]]:
+    children = root.__subclasses__()
+    return [root, *(leaf for child in children for leaf in _leaves(child))] if children else [root]

@@ -1,0 +1,166 @@
+"""The doors of an order: messages from people, looked at in order of arrival, answered, and kept within bounds.
+
+Runs in workflow code. A handler only appends to the inbox (T11, T14); `Doorkeeper` decides, one message at a time, and
+verifies a signature only when everything that can be compared without it fits the open request. Anyone who reaches the
+namespace can send anything: whatever it is, the workflow task stays healthy (T54).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from temporalio import workflow
+from temporalio.common import RawValue
+
+with workflow.unsafe.imports_passed_through():
+    from orderflow import dispatch
+    from orderflow.contracts import (
+        APPROVE_SIGNAL,
+        DECIDE_UPDATE,
+        DoorAnswer,
+        RefusedMessage,
+        VerifyRequest,
+    )
+    from orderflow.domain import approvals
+    from orderflow.domain.approvals import ApprovalRequest, Claims, Decision, Refusal
+    from orderflow.domain.audit import Told
+    from orderflow.domain.errors import InvalidJson
+    from orderflow.domain.orders import Stage
+    from orderflow.domain.strict_json import read_json
+    from orderflow.progress import Progress
+
+MAX_MESSAGE_BYTES = 8 * 1024
+KEPT_REFUSALS = 50
+"""The latest refusals are kept, all are counted: junk must not fill the history (T54)."""
+
+_EXPECTED = MappingProxyType({"signal": APPROVE_SIGNAL, "update": DECIDE_UPDATE})
+_NAME_LENGTH = 64
+
+
+@dataclass
+class Message:
+    """One message as it came in: its door and name, the token that it carries or why it has none.
+
+    `answer` is there once `answered` is set.
+    """
+
+    door: str
+    name: str
+    token: str | Refusal
+    answered: asyncio.Event
+    answer: DoorAnswer
+
+
+class Inbox:
+    """Messages in order of arrival, until they are answered."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Message] = deque()
+        self.arrived = asyncio.Event()
+
+    def receive(self, door: str, name: str, inputs: Sequence[RawValue]) -> Message:
+        """Look at size and shape only, and keep it. Any name, any number and kind of inputs may come in."""
+        unanswered = DoorAnswer(accepted=False, stage=Stage.RUNNING)
+        message = Message(door, name[:_NAME_LENGTH], _token(door, name, inputs), asyncio.Event(), unanswered)
+        self._messages.append(message)
+        self.arrived.set()
+        return message
+
+    def is_quiet(self) -> bool:
+        """Whether every message is answered, and every sender of an update was told."""
+        return not self._messages and workflow.all_handlers_finished()
+
+    async def first(self) -> Message:
+        """The oldest message that is not answered; waits for one."""
+        while not self._messages:
+            self.arrived.clear()
+            await self.arrived.wait()
+        return self._messages[0]
+
+    def close(self, message: Message, answer: DoorAnswer) -> None:
+        """Answer the oldest message."""
+        message.answer = answer
+        message.answered.set()
+        self._messages.popleft()
+
+
+def _token(door: str, name: str, inputs: Sequence[RawValue]) -> str | Refusal:
+    if name != _EXPECTED[door]:
+        return Refusal.UNKNOWN_MESSAGE
+    if len(inputs) != 1:
+        return Refusal.MALFORMED
+    raw = inputs[0].payload.data
+    if len(raw) > MAX_MESSAGE_BYTES:
+        return Refusal.TOO_LARGE
+    try:
+        value = read_json(raw, max_depth=2, max_bytes=MAX_MESSAGE_BYTES)
+    except InvalidJson:
+        return Refusal.MALFORMED
+    if not isinstance(value, dict) or value.keys() != {"approval"}:
+        return Refusal.MALFORMED
+    token = value["approval"]
+    return token if isinstance(token, str) else Refusal.MALFORMED
+
+
+class Doorkeeper:
+    """Takes each message from the inbox, decides on it, and writes down what came of it."""
+
+    def __init__(self, progress: Progress, inbox: Inbox) -> None:
+        self._progress = progress
+        self._state = progress.state
+        self._inbox = inbox
+
+    async def serve(self) -> None:
+        """Answer messages for as long as the order runs."""
+        while True:
+            message = await self._inbox.first()
+            refusal = await self._decide(message.token)
+            if refusal is not None:
+                self._refuse(message, refusal)
+            answer = DoorAnswer(accepted=refusal is None, refusal=refusal, stage=self._state.stage)
+            self._inbox.close(message, answer)
+
+    async def _decide(self, token: str | Refusal) -> Refusal | None:
+        claims = token if isinstance(token, Refusal) else approvals.read_claims(token)
+        if isinstance(claims, Refusal):
+            return claims
+        refusal = self._compare(claims)
+        if refusal is not None:
+            return refusal
+        verdict = await dispatch.verify(VerifyRequest(token=str(token)))
+        if verdict is None:
+            return Refusal.CANNOT_VERIFY
+        # The request may have been closed, or have expired, while the signature was checked.
+        request = self._state.request
+        refusal = self._compare(claims)
+        if request is None or refusal is not None:
+            return refusal
+        refusal = approvals.ineligible(request, claims, verdict)
+        if refusal is None:
+            self._accept(request, claims, str(token))
+        return refusal
+
+    def _compare(self, claims: Claims) -> Refusal | None:
+        request = self._state.request
+        if request is None:
+            return Refusal.NO_SUCH_REQUEST
+        return (
+            approvals.mismatch(request, claims)
+            or (Refusal.ALREADY_DECIDED if self._state.rejected or request.is_approved else None)
+            or approvals.untimely(request, claims, workflow.now())
+            or approvals.repeated(request, claims)
+        )
+
+    def _accept(self, request: ApprovalRequest, claims: Claims, token: str) -> None:
+        if claims.decision is Decision.REJECT:
+            self._state.rejected = True
+        else:
+            self._state.request = request.with_approval(claims, token)
+        self._progress.tell(Told.DECISION_ACCEPTED, claims.decision, claims.approver)
+
+    def _refuse(self, message: Message, reason: Refusal) -> None:
+        refused = RefusedMessage(at=workflow.now(), door=message.door, name=message.name, reason=reason)
+        self._state.refusals = [*self._state.refusals[1 - KEPT_REFUSALS :], refused]
+        self._state.refused_total += 1

@@ -1,0 +1,221 @@
+"""The one place that guarantees "once": claim, ask the provider, write down what came of it.
+
+Three short steps, and no transaction is open during the second (D07). Whoever finds an effect that was claimed before
+asks the provider what became of it before anything is sent again (I05), so a crash between any two steps costs a
+lookup, never a second charge.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from orderflow.domain.effects import (
+    Absent,
+    Act,
+    Busy,
+    Done,
+    EffectState,
+    Found,
+    Pending,
+    Provider,
+    Refused,
+    Unavailable,
+    Undone,
+)
+from orderflow.domain.errors import (
+    CannotUndo,
+    Declined,
+    EffectBusy,
+    EffectReversed,
+    OrderflowError,
+    OutcomeUnknown,
+    ProviderUnavailable,
+)
+from orderflow.ledger import Claim, EffectLedger, EffectRecord
+from orderflow.ledger.leases import Deadline, ask_while_held, claim_in_turn
+
+
+class EffectStore:
+    """Does effects through a ledger, so that each is applied once.
+
+    `holder` names who acts (for the record of attempts); `lease` is how long a claim outlives a holder that died;
+    `patience` bounds the waiting inside one call: for another holder, and for a provider that answers *pending*,
+    which is asked again every `poll_interval` seconds.
+    """
+
+    def __init__(self, ledger: EffectLedger, *, poll_interval: float = 0.5) -> None:
+        self._ledger = ledger
+        self._poll_interval = poll_interval
+
+    async def perform(
+        self,
+        act: Act,
+        provider: Provider,
+        *,
+        holder: str,
+        lease: timedelta,
+        patience: timedelta,
+        claim_by: datetime | None = None,
+        admit: Callable[[], None] | None = None,
+    ) -> EffectRecord:
+        """Do `act` once and give its COMMITTED record, now or from an earlier attempt.
+
+        `admit` is called before an effect that the ledger has never seen, and may refuse it by raising; what was
+        claimed before is finished whatever the time (`charge_by`).
+
+        Raises:
+            Declined, IntentConflict, EffectReversed, ChargeWindowClosed: for good.
+            EffectBusy, ProviderUnavailable, OutcomeUnknown, ClaimLost, LedgerUnavailable: try again.
+        """
+        if admit is not None and await self._ledger.get(act.key) is None:
+            admit()
+        outcome = await self._under_claim(
+            partial(self._ledger.claim, act, holder=holder, lease=lease, claim_by=claim_by),
+            partial(self._perform, act, provider),
+            self._ledger.settle,
+            lease=lease,
+            patience=patience,
+        )
+        if isinstance(outcome, EffectRecord):
+            return _adopted(outcome)
+        answer, record = outcome
+        if isinstance(answer, Done):
+            return record
+        raise Declined(answer.code) if isinstance(answer, Refused) else not_done(act, answer)
+
+    async def undo(
+        self, undo: Act, of: Act, provider: Provider, *, holder: str, lease: timedelta, patience: timedelta
+    ) -> EffectRecord:
+        """Take `of` back once, under `undo`'s own key (T07), and give the record of `of`.
+
+        Nothing to undo is success: never seen (VOIDED now, so that a late perform is refused: T02), DECLINED, REVERSED.
+
+        Raises:
+            CannotUndo: the provider's definitive no; undoing again asks it again.
+            IntentConflict: for good.
+            EffectBusy, ProviderUnavailable, OutcomeUnknown, ClaimLost, LedgerUnavailable: try again.
+        """
+        outcome = await self._under_claim(
+            partial(self._ledger.claim_undo, undo, of, holder=holder, lease=lease),
+            partial(self._undo, undo, of, provider),
+            partial(self._write_undo, of),
+            lease=lease,
+            patience=patience,
+        )
+        if isinstance(outcome, EffectRecord):
+            return outcome
+        answer, record = outcome
+        if isinstance(answer, Done):
+            return record
+        if isinstance(answer, Refused):
+            raise CannotUndo(f"{of.key} cannot be undone by {undo.provider}: {answer.code}")
+        raise not_done(undo, answer)
+
+    async def settle(
+        self, act: Act, provider: Provider, *, holder: str, lease: timedelta, patience: timedelta, void: bool
+    ) -> EffectRecord | None:
+        """Take the last look at `act` when its attempts are used up (I06, T25): nothing is sent.
+
+        Gives the record when it was done or declined after all, `None` when it is proven that nothing was done;
+        with `void`, nothing can be done any more from then on.
+
+        Raises:
+            EffectReversed, IntentConflict: for good.
+            OutcomeUnknown, EffectBusy, ClaimLost, LedgerUnavailable: ask again, or leave it to a person.
+        """
+        known = await self._ledger.get(act.key)
+        if known is None and void:
+            known = await self._ledger.void(act)
+        if known is None or known.state is EffectState.VOIDED:
+            return None
+        outcome = await self._under_claim(
+            partial(self._ledger.claim, act, holder=holder, lease=lease),
+            partial(self._look, act, provider),
+            partial(self._write_last, act, void),
+            lease=lease,
+            patience=patience,
+        )
+        if isinstance(outcome, EffectRecord):
+            return outcome
+        answer, record = outcome
+        if isinstance(answer, Absent):
+            return None
+        if isinstance(answer, Done | Refused):
+            return record
+        raise not_done(act, answer) if isinstance(answer, Undone) else _unknown(act, answer)
+
+    async def _under_claim(
+        self,
+        claim: Callable[[], Coroutine[Any, Any, Claim | EffectRecord]],
+        ask: Callable[[Claim, Deadline], Awaitable[Found]],
+        write: Callable[[Claim, Found], Coroutine[Any, Any, EffectRecord]],
+        *,
+        lease: timedelta,
+        patience: timedelta,
+    ) -> tuple[Found, EffectRecord] | EffectRecord:
+        """Claim, `ask` the provider, `write` the answer down; a record alone when there was nothing to ask."""
+        deadline = Deadline(patience)
+        claimed = await claim_in_turn(self._ledger, claim, deadline, self._poll_interval)
+        if isinstance(claimed, EffectRecord):
+            return claimed
+        return await ask_while_held(
+            self._ledger, claimed, lease, partial(ask, claimed, deadline), partial(write, claimed)
+        )
+
+    async def _perform(self, act: Act, provider: Provider, claim: Claim, deadline: Deadline) -> Found:
+        found = Absent() if claim.fresh else await provider.lookup(act)
+        answer = await provider.perform(act) if isinstance(found, Absent) else found
+        return await self._polled(act, answer, provider, deadline)
+
+    async def _undo(self, undo: Act, of: Act, provider: Provider, claim: Claim, deadline: Deadline) -> Found:
+        found = Absent() if claim.fresh else await provider.lookup(undo)
+        answer = await provider.undo(undo, of) if isinstance(found, Absent | Refused) else found
+        return await self._polled(undo, answer, provider, deadline)
+
+    async def _look(self, act: Act, provider: Provider, _: Claim, deadline: Deadline) -> Found:
+        return await self._polled(act, await provider.lookup(act), provider, deadline)
+
+    async def _polled(self, act: Act, answer: Found, provider: Provider, deadline: Deadline) -> Found:
+        """Ask again while `answer` is pending and time is left; what a lookup cannot say changes nothing."""
+        while isinstance(answer, Pending) and deadline.left():
+            await asyncio.sleep(min(self._poll_interval, deadline.left()))
+            found = await provider.lookup(act)
+            if isinstance(found, Done | Refused | Undone | Pending):
+                answer = found
+        return answer
+
+    async def _write_undo(self, of: Act, claim: Claim, answer: Found) -> EffectRecord:
+        return await self._ledger.settle_undo(claim, of, answer)
+
+    async def _write_last(self, act: Act, void: bool, claim: Claim, answer: Found) -> EffectRecord:
+        if void and isinstance(answer, Absent):
+            return await self._ledger.void(act, claim)
+        return await self._ledger.settle(claim, answer)
+
+
+def _adopted(record: EffectRecord) -> EffectRecord:
+    if record.state is EffectState.DECLINED:
+        raise Declined(record.decline_code or "declined")
+    return record
+
+
+def not_done(act: Act, answer: Found) -> OrderflowError:
+    """What to raise for an answer that is neither done nor refused."""
+    match answer:
+        case Busy(retry_after=seconds):
+            return EffectBusy(f"{act.provider} is at work on {act.key}", retry_after=seconds)
+        case Unavailable(retry_after=seconds):
+            return ProviderUnavailable(f"{act.provider} is not available for {act.key}", retry_after=seconds)
+        case Undone():
+            return EffectReversed(f"{act.provider} says that {act.key} was taken back")
+        case _:
+            return _unknown(act, answer)
+
+
+def _unknown(act: Act, answer: Found) -> OutcomeUnknown:
+    seconds = answer.retry_after if isinstance(answer, Busy | Unavailable) else None
+    return OutcomeUnknown(
+        f"what became of {act.key} at {act.provider} is not known: {answer.answer}", retry_after=seconds
+    )

@@ -1,0 +1,86 @@
+"""The effect ledger over SQL: `EffectLedger` in terms of transactions, which a backend only has to run."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+from orderflow.domain.effects import Act, Found
+from orderflow.domain.errors import ClaimLost
+from orderflow.ledger import AttemptRecord, Claim, EffectRecord, transactions
+from orderflow.ledger.transactions import Transaction
+
+T = TypeVar("T")
+
+
+class SqlLedger(ABC):
+    """Every method does what `EffectLedger` says. A backend gives `_read`, `_write`, `check` and `aclose`."""
+
+    @abstractmethod
+    async def _read(self, transaction: Callable[[], Transaction[T]]) -> T:
+        """Run a transaction of one reading statement. Raises `LedgerUnavailable`."""
+
+    @abstractmethod
+    async def _write(self, transaction: Callable[[], Transaction[T]]) -> T:
+        """Run a writing transaction, again from its start when the database asks. Raises `LedgerUnavailable`."""
+
+    async def get(self, key: str) -> EffectRecord | None:
+        """See `EffectLedger.get`."""
+        return await self._read(partial(transactions.get, key))
+
+    async def claim(
+        self, act: Act, *, holder: str, lease: timedelta, claim_by: datetime | None = None
+    ) -> Claim | EffectRecord:
+        """See `EffectLedger.claim`."""
+        return await self._write(partial(transactions.claim, act, holder=holder, lease=lease, claim_by=claim_by))
+
+    async def renew(self, claim: Claim, lease: timedelta) -> None:
+        """See `EffectLedger.renew`."""
+        if not await self._write(partial(transactions.renew, claim, lease)):
+            raise _lost(claim)
+
+    async def settle(self, claim: Claim, answer: Found) -> EffectRecord:
+        """See `EffectLedger.settle`."""
+        return _held(claim, await self._write(partial(transactions.settle, claim, answer)))
+
+    async def void(self, act: Act, claim: Claim | None = None) -> EffectRecord:
+        """See `EffectLedger.void`."""
+        written = await self._write(partial(transactions.void, act, claim))
+        if written is None:
+            raise _lost(claim) if claim else ClaimLost(f"{act.key} vanished from the ledger")
+        return written
+
+    async def claim_undo(self, undo: Act, of: Act, *, holder: str, lease: timedelta) -> Claim | EffectRecord:
+        """See `EffectLedger.claim_undo`."""
+        return await self._write(partial(transactions.claim_undo, undo, of, holder=holder, lease=lease))
+
+    async def settle_undo(self, claim: Claim, of: Act, answer: Found) -> EffectRecord:
+        """See `EffectLedger.settle_undo`."""
+        return _held(claim, await self._write(partial(transactions.settle_undo, claim, of, answer)))
+
+    async def effects(self, workflow_id: str) -> list[EffectRecord]:
+        """See `EffectLedger.effects`."""
+        return await self._read(partial(transactions.effects, workflow_id))
+
+    async def attempts(self, workflow_id: str) -> list[AttemptRecord]:
+        """See `EffectLedger.attempts`."""
+        return await self._read(partial(transactions.attempts, workflow_id))
+
+    @abstractmethod
+    async def check(self) -> str:
+        """See `EffectLedger.check`."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """See `EffectLedger.aclose`."""
+
+
+def _held(claim: Claim, written: EffectRecord | None) -> EffectRecord:
+    if written is None:
+        raise _lost(claim)
+    return written
+
+
+def _lost(claim: Claim) -> ClaimLost:
+    return ClaimLost(f"{claim.record.key} was claimed by another after {claim.holder} (token {claim.record.token})")

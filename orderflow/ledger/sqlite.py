@@ -1,0 +1,183 @@
+"""The embedded ledger: one SQLite file, for any number of processes of one host."""
+
+import asyncio
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from orderflow.domain.errors import InvalidSettings, LedgerUnavailable
+from orderflow.ledger.sql_ledger import SqlLedger
+from orderflow.ledger.statements import load_statements
+from orderflow.ledger.transactions import Row, Transaction
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+
+# Whole milliseconds since 1970; SQLite before 3.42 knows no `unixepoch('subsec')`.
+_CLOCK = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
+_SCHEMA = load_statements("schema.sql", clock=_CLOCK)
+_STATEMENTS = load_statements("effects.sql", clock=_CLOCK)
+
+_BUSY_SECONDS = 3.0  # SQLite's own wait for another writer; BEGIN IMMEDIATE makes it apply to all of a transaction
+_TRIES = 4
+_PRAGMAS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON")
+
+_LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_ADVICE = {
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database; name another file",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; restore a backup or name another file",
+    sqlite3.SQLITE_CANTOPEN: "name a file in a folder where this user may write",
+    sqlite3.SQLITE_READONLY: "let this user write to the file and its folder",
+    sqlite3.SQLITE_PERM: "let this user write to the file and its folder",
+}
+
+
+class SqliteLedger(SqlLedger):
+    """An `EffectLedger` in the SQLite file `path`. All SQL runs on one thread of its own, in order."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+        self._path = path
+        self._connection = connection
+        self._thread = thread
+        self._closed = False
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Open the ledger in `path`; the file and its folder are made when they are missing.
+
+        Raises:
+            InvalidSettings: if `path` cannot hold a ledger, or holds something else or a newer ledger.
+            LedgerUnavailable: if the database cannot be used now.
+        """
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="orderflow-ledger")
+        try:
+            connection = await asyncio.get_running_loop().run_in_executor(thread, partial(_connect, path))
+        except BaseException:
+            thread.shutdown(wait=False)
+            raise
+        return cls(path, connection, thread)
+
+    async def check(self) -> str:
+        """Say what and where this ledger is, after writing to it."""
+        await self._on_thread(partial(_in_transaction, self._connection, self._write_nothing_new))
+        return f"SQLite {sqlite3.sqlite_version} ledger in {self._path}, schema {SCHEMA_VERSION}"
+
+    async def aclose(self) -> None:
+        """Finish what runs and close the database; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
+        self._thread.shutdown()
+
+    async def _read(self, transaction: Callable[[], Transaction[T]]) -> T:
+        return await self._on_thread(lambda: self._drive(transaction()))
+
+    async def _write(self, transaction: Callable[[], Transaction[T]]) -> T:
+        return await self._on_thread(partial(_in_transaction, self._connection, lambda: self._drive(transaction())))
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise LedgerUnavailable(f"the ledger {self._path} is closed")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise LedgerUnavailable(f"the ledger {self._path} cannot be used now: {error}") from error
+
+    def _drive(self, transaction: Transaction[T]) -> T:
+        try:
+            name, parameters = next(transaction)
+            while True:
+                name, parameters = transaction.send(self._rows(_STATEMENTS[name], parameters))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _rows(self, statement: str, parameters: Any) -> list[Row]:
+        return [dict(row) for row in self._connection.execute(statement, parameters).fetchall()]
+
+    def _write_nothing_new(self) -> None:
+        self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _in_transaction(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
+    """Run `work` in a transaction that holds the write lock from its start; all of it again when that lock is taken."""
+    return _patiently(partial(_transact, connection, work))
+
+
+def _transact(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = work()
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _patiently(work: Callable[[], T]) -> T:
+    for _ in range(_TRIES - 1):
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            if _code(error) not in _LOCKED:
+                raise
+            time.sleep(random.uniform(0, 0.1))  # noqa: S311 (jitter, no secret)
+    return work()
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code of an extended one
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    if path.is_dir():
+        raise InvalidSettings(f"the ledger {path} is a folder; name a file in it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS)
+    except (OSError, sqlite3.Error) as error:
+        raise InvalidSettings(
+            f"the ledger {path} cannot be opened: {error}; name a file in a folder of yours"
+        ) from error
+    try:
+        connection.row_factory = sqlite3.Row
+        _prepare(path, connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(path: Path, connection: sqlite3.Connection) -> None:
+    try:
+        _in_transaction(connection, partial(_create, path, connection))
+        for pragma in _PRAGMAS:
+            _patiently(partial(connection.execute, pragma))
+    except sqlite3.Error as error:
+        if advice := _ADVICE.get(_code(error)):
+            raise InvalidSettings(f"the ledger {path} cannot be used: {error}; {advice}") from error
+        raise LedgerUnavailable(f"the ledger {path} cannot be used now: {error}") from error
+
+
+def _create(path: Path, connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == SCHEMA_VERSION:
+        return
+    if version > SCHEMA_VERSION:
+        raise InvalidSettings(
+            f"the ledger {path} has schema {version}, this orderflow knows {SCHEMA_VERSION}; run the newer one"
+        )
+    if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        raise InvalidSettings(f"the ledger {path} holds the tables of something else; name another file")
+    for statement in _SCHEMA.values():
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

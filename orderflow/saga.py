@@ -1,0 +1,72 @@
+"""Compensations: registered before the step, run in reverse, one at a time, whatever cancels meanwhile.
+
+Runs in workflow code, in a task of its own that no cancellation of the workflow reaches (T01).
+"""
+
+from functools import partial
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from orderflow import dispatch
+    from orderflow.contracts import UndoRequest, UndoResult
+    from orderflow.dispatch import Failure
+    from orderflow.domain.definition import Compensation, Step
+    from orderflow.domain.intents import Direction, idempotency_key
+    from orderflow.domain.orders import Standing, StepState
+    from orderflow.progress import Progress
+
+
+class Saga:
+    """The undo stack of one order. What it knows stands in the order's state, so it survives continue-as-new."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._state = progress.state
+        self._mark = progress.mark
+
+    def register(self, step: Step) -> None:
+        """Put the step's compensation on the stack, before the step is scheduled (T05)."""
+        if step.compensation is not None and step.id not in self._state.registered:
+            self._state.registered.append(step.id)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no step was started that has a compensation: nothing to undo is a normal end (T08)."""
+        return not self._state.registered
+
+    async def compensate(self) -> None:
+        """Undo in reverse order of registration. One that fails stays standing and does not stop the others (T06)."""
+        for step_id in reversed(list(self._state.registered)):
+            step = self._state.definition.step(step_id)
+            if step.compensation is not None:
+                await self._undo(step, step.compensation)
+
+    async def _undo(self, step: Step, compensation: Compensation) -> None:
+        order = workflow.info().workflow_id
+        request = UndoRequest(workflow_id=order, step=step.id, activity=step.activity, event=self._state.event)
+        waiting = partial(self._mark, step.id, detail=dispatch.NO_WORKER_KNOWS_IT)
+        came_to = await dispatch.undo(compensation, request, waiting)
+        if isinstance(came_to, Failure):
+            self._leave_standing(step, came_to)
+        else:
+            self._take_off(step, came_to)
+
+    def _take_off(self, step: Step, result: UndoResult) -> None:
+        self._state.registered.remove(step.id)
+        self._state.standing = [left for left in self._state.standing if left.step != step.id]
+        if result.undone:
+            self._mark(step.id, state=StepState.UNDONE)
+
+    def _leave_standing(self, step: Step, failure: Failure) -> None:
+        data = self._state.event.data
+        record = self._state.steps[step.id]
+        left = Standing(
+            step=step.id,
+            key=idempotency_key(workflow.info().workflow_id, step.id, Direction.DO),
+            amount_minor=record.amount_minor,
+            currency=data.currency if record.amount_minor is not None else None,
+            error=failure.error,
+            detail=failure.detail,
+        )
+        self._state.standing = [*(other for other in self._state.standing if other.step != step.id), left]
+        self._mark(step.id, state=StepState.STANDING)

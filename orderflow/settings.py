@@ -1,0 +1,185 @@
+"""Every setting of orderflow, from the environment variable `ORDERFLOW_<NAME>`; nothing else reads the environment.
+
+Temporal's own settings (`TEMPORAL_ADDRESS`, TLS, API key, its TOML profile) stay Temporal's: see `orderflow.client`.
+"""
+
+import difflib
+import ipaddress
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from orderflow.contracts import TASK_QUEUE
+from orderflow.domain.errors import InvalidSettings, Problem
+from orderflow.domain.problems import problems_in
+
+PREFIX = "ORDERFLOW_"
+SECRETS_DIR = "ORDERFLOW_SECRETS_DIR"
+"""A folder whose files are settings, each named like its variable: how container secrets are mounted."""
+
+_SQLITE = "sqlite:///"
+_OF_TESTS = frozenset({"ORDERFLOW_TEST_MAX_CACHED_WORKFLOWS"})
+
+_Folder = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+def _none_if_forever(seconds: object) -> object:
+    return None if seconds == "forever" else seconds
+
+
+@dataclass(frozen=True)
+class SqliteLedger:
+    """A ledger in one SQLite file."""
+
+    path: Path
+
+
+LedgerTarget = SqliteLedger
+"""Where the ledger is; one more type for each further backend."""
+
+
+class Settings(BaseSettings):
+    """What this process is configured with. Folders and files that are not set lie below `state_dir`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+
+    state_dir: _Folder = Path(".orderflow")
+    """Where an unconfigured orderflow keeps its ledger, its development keys and its dev server's database."""
+    ledger_url: str = Field(default="", repr=False)
+    """`sqlite:///relative/path` or `sqlite:////absolute/path`; empty is `ledger.db` in `state_dir`."""
+    providers: Literal["simulated", "http"] = "simulated"
+    providers_url: str = ""
+    """Base address of the providers, for `http`."""
+    providers_timeout: float = Field(default=10, gt=0, le=600)
+    """Seconds that one call to a provider may take."""
+    approvers_file: _Folder | None = None
+    """The JWK set of those who may approve."""
+    keys_dir: _Folder | None = None
+    """Private keys of approvers, for `approve --as`."""
+    definitions_dir: _Folder | None = None
+    """Definitions to publish besides the packaged one, `*.json`."""
+    task_queue: str = Field(default=TASK_QUEUE, min_length=1, max_length=200)
+    max_concurrent_activities: int = Field(default=100, ge=1, le=10_000)
+    max_cached_workflows: int = Field(default=1000, ge=0, le=100_000)
+    graceful_shutdown: int = Field(default=60, ge=0, le=3600)
+    """Seconds a stopping worker gives its activities: more than the longest attempt of any definition it runs."""
+    wait_for_server: Annotated[int | None, BeforeValidator(_none_if_forever)] = Field(default=30, ge=0)
+    """Seconds that a worker keeps trying to reach Temporal before it exits with 3; 0 is one try, `forever` no end."""
+    temporal_binary: _Folder | None = None
+    """The `temporal` program to start as a server of our own, if it is neither installed beside Python nor on PATH."""
+    log_format: Literal["auto", "console", "json"] = "auto"
+    """`auto` is `console` on a terminal and `json` elsewhere."""
+
+    @field_validator("ledger_url")
+    @classmethod
+    def _names_a_ledger(cls, url: str) -> str:
+        if url:
+            _sqlite_path(url)
+        return url
+
+    @field_validator("providers_url")
+    @classmethod
+    def _is_given_for_http(cls, url: str, info: ValidationInfo) -> str:
+        if info.data.get("providers") == "http" and not url:
+            raise ValueError("is missing; set it to the base address of the providers, such as http://localhost:8090")
+        if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname):
+            raise ValueError("must be an http or https address, such as http://localhost:8090")
+        return url
+
+    @property
+    def ledger(self) -> LedgerTarget:
+        """Where the ledger is."""
+        return SqliteLedger(_sqlite_path(self.ledger_url) if self.ledger_url else self.state_dir / "ledger.db")
+
+    @property
+    def simulator_log(self) -> Path:
+        """The log of the simulated providers, which is all their state."""
+        return self.state_dir / "simulator.jsonl"
+
+    @property
+    def private_keys(self) -> Path:
+        """The folder of private keys."""
+        return self.keys_dir or self.state_dir / "keys"
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings from the environment; `overrides` (by field name, from flags) count more.
+
+    Raises:
+        InvalidSettings: one for all faults; each problem names its variable and says what to do.
+    """
+    _refuse_misspelt(os.environ)
+    try:
+        return Settings(_secrets_dir=_secrets_dir(), **overrides)
+    except ValidationError as error:
+        raise _refusal(tuple(Problem(_variable(found.path), found.message) for found in problems_in(error))) from None
+
+
+def provider_settings(name: str) -> Mapping[str, str]:
+    """What a provider brought by an extension is configured with: `ORDERFLOW_PROVIDER_<NAME>_<KEY>` as lower-case keys."""
+    prefix = f"{PREFIX}PROVIDER_{name.upper()}_"
+    return {key.removeprefix(prefix).lower(): value for key, value in os.environ.items() if key.startswith(prefix)}
+
+
+def is_loopback(address: str) -> bool:
+    """Whether `host:port` is surely this machine: 127.0.0.0/8, `[::1]` or `localhost`; no other name is looked up."""
+    host = address.rpartition(":")[0] or address
+    if host.casefold() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _sqlite_path(url: str) -> Path:
+    """The file that `url` names; the sentences of the error never repeat the URL, which may hold a password."""
+    scheme = url.partition(":")[0].lower()
+    if scheme in {"postgres", "postgresql"}:
+        raise ValueError("names a PostgreSQL ledger, which comes with a later release; use sqlite:///path/to/ledger.db")
+    path = url.removeprefix(_SQLITE)
+    if not url.startswith(_SQLITE) or path in {"", "/", ":memory:"} or "?" in path:
+        raise ValueError("must be sqlite:///relative/path.db or sqlite:////absolute/path.db")
+    return Path(path).expanduser()
+
+
+def _secrets_dir() -> str | None:
+    folder = os.environ.get(SECRETS_DIR)
+    if folder and not Path(folder).is_dir():
+        raise _refusal((Problem(SECRETS_DIR, f"{folder} is not a folder; name the one that holds the secrets"),))
+    return folder or None
+
+
+def _refuse_misspelt(names: Iterable[str]) -> None:
+    """A variable that is nearly a setting is a typing error; one that is nothing like it belongs to somebody else."""
+    known = [name.upper() for name in Settings.model_fields] + [SECRETS_DIR.removeprefix(PREFIX)]
+    given = sorted(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX) and name not in _OF_TESTS)
+    close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in given if name not in known}
+    if problems := [
+        Problem(PREFIX + name, f"is not a setting; did you mean {PREFIX}{match[0]}?")
+        for name, match in close.items()
+        if match
+    ]:
+        raise _refusal(tuple(problems))
+
+
+def _variable(path: str) -> str:
+    """`ORDERFLOW_PROVIDERS` for `$.providers`."""
+    return PREFIX + path.removeprefix("$.").partition(".")[0].partition("[")[0].upper()
+
+
+def _refusal(problems: tuple[Problem, ...]) -> InvalidSettings:
+    return InvalidSettings("; ".join(map(str, problems)), path=problems[0].path, problems=problems)

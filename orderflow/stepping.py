@@ -1,0 +1,127 @@
+"""One step of an order: ask for it to be done, take the last look when its attempts are used up, record the result.
+
+Runs in workflow code.
+"""
+
+from datetime import datetime
+from functools import partial
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from orderflow import dispatch
+    from orderflow.contracts import StepRequest, StepResult
+    from orderflow.dispatch import Failure
+    from orderflow.domain.definition import INLINE_ACTIVITIES, OnFailure, Route, Step
+    from orderflow.domain.errors import ErrorType
+    from orderflow.domain.orders import Reason, StepState
+    from orderflow.progress import Progress
+    from orderflow.saga import Saga
+
+DEFAULT_ROUTE = "default"
+
+_WINDOW_CLOSED = Failure(Reason.APPROVAL_EXPIRED, ErrorType.CHARGE_WINDOW_CLOSED)
+
+
+class Stepping:
+    """Carries out single steps; what becomes of the order is decided by the workflow."""
+
+    def __init__(self, progress: Progress, saga: Saga) -> None:
+        self._progress = progress
+        self._saga = saga
+
+    async def carry_out(self, step: Step) -> Failure | None:
+        """Do one step to its end. Returns the failure that stops the order, or `None` when it may go on."""
+        self._saga.register(step)
+        self._progress.mark(step.id, state=StepState.RUNNING, error=None, detail=None)
+        came_to = self._inline(step) if step.activity in INLINE_ACTIVITIES else await self._perform(step)
+        return self._fail(step, came_to) if isinstance(came_to, Failure) else self._succeed(step, came_to)
+
+    def _inline(self, step: Step) -> StepResult | Failure:
+        """`validate_order`: the rules were checked at admission, and the answer was recorded there."""
+        problems = self._progress.state.problems
+        if problems:
+            return Failure(Reason.INVALID_ORDER, ErrorType.INVALID_INPUT, "; ".join(problems))
+        return StepResult(reference=step.id, done_at=workflow.now())
+
+    async def _perform(self, step: Step) -> StepResult | Failure:
+        request = self._request(step)
+        if request.approval is not None and workflow.now() > request.approval.charge_by:
+            return _WINDOW_CLOSED
+        waiting = partial(self._progress.mark, step.id, detail=dispatch.NO_WORKER_KNOWS_IT)
+        came_to = await dispatch.perform(step, request, waiting)
+        if isinstance(came_to, StepResult) or came_to.is_final or came_to.is_cancellation:
+            return came_to
+        return await self._look_once_more(step, request, came_to)
+
+    async def _look_once_more(self, step: Step, request: StepRequest, failure: Failure) -> StepResult | Failure:
+        """Never "failed" with an effect standing: adopt what was done, or have its absence proven (T25, I06)."""
+        settled = await dispatch.settle(step, request)
+        if isinstance(settled, Failure):
+            return settled if settled.is_cancellation or settled.is_final else failure.because(Reason.OUTCOME_UNKNOWN)
+        if settled.found is not None:
+            return settled.found
+        if request.deadline_at is not None and workflow.now() > request.deadline_at:
+            return Failure(Reason.STEP_FAILED, ErrorType.DEADLINE_PASSED)
+        return failure
+
+    def _request(self, step: Step) -> StepRequest:
+        state = self._progress.state
+        return StepRequest(
+            workflow_id=workflow.info().workflow_id,
+            step=step.id,
+            activity=step.activity,
+            event=state.event,
+            approval=state.approvals.get(step.id),
+            deadline_at=self._ready_at(step) + step.deadline.timedelta if step.deadline else None,
+        )
+
+    def _ready_at(self, step: Step) -> datetime:
+        """When the last step that this one waited for was done, by the worker's clock, not by when we got to it."""
+        done = [self._progress.record(dependency).done_at for dependency in step.depends_on]
+        return max((at for at in done if at is not None), default=workflow.info().start_time)
+
+    def _succeed(self, step: Step, result: StepResult) -> Failure | None:
+        done = {
+            "reference": result.reference,
+            "decision": result.decision,
+            "amount_minor": result.amount_minor,
+            "done_at": result.done_at,
+            "detail": None,
+        }
+        route = _route(step, result.decision)
+        if route is Route.PROCEED:
+            self._progress.mark(step.id, state=StepState.DONE, **done)
+            return None
+        if route is Route.MANUAL_REVIEW:
+            self._progress.mark(step.id, state=StepState.IN_REVIEW, **done)
+            return None
+        self._progress.mark(step.id, state=StepState.FAILED, **done)
+        return Failure(Reason.RISK_DECLINED, "routed", result.decision)
+
+    def _fail(self, step: Step, failure: Failure) -> Failure | None:
+        if failure.error == ErrorType.CHARGE_WINDOW_CLOSED:
+            self._progress.state.approvals.pop(step.id, None)
+            self._progress.mark(step.id, state=StepState.WAITING, error=failure.error)
+            return None
+        if failure.error == ErrorType.DEADLINE_PASSED:
+            self._skip(step, failure, "its deadline had passed, so it would have been stale")
+            return None
+        if step.on_failure is OnFailure.CONTINUE and not failure.is_cancellation:
+            self._skip(step, failure, "it failed, and its definition lets the order go on")
+            return None
+        self._progress.mark(step.id, state=StepState.FAILED, error=failure.error, detail=failure.detail)
+        return failure
+
+    def _skip(self, step: Step, failure: Failure, why: str) -> None:
+        self._progress.mark(
+            step.id, state=StepState.SKIPPED, error=failure.error, detail=failure.detail, done_at=workflow.now()
+        )
+        self._progress.note(f"{step.id} was not done: {why}")
+
+
+def _route(step: Step, decision: str | None) -> Route:
+    """Where a decision leads; one that the definition does not name takes the default (L01)."""
+    if not step.routes:
+        return Route.PROCEED
+    return step.routes.get(decision or DEFAULT_ROUTE, step.routes[DEFAULT_ROUTE])

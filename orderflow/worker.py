@@ -1,0 +1,178 @@
+"""`python -m orderflow.worker`: wires concrete backends together, runs them, and drains on SIGTERM."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from datetime import timedelta
+from types import FrameType
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from orderflow.activities import OrderActivities
+from orderflow.approvers import approver_registry
+from orderflow.catalogue import Catalogue, load_catalogue, load_providers
+from orderflow.client import ServerUnreachable, address_of, connect, ensure_search_attributes
+from orderflow.definitions import load_published
+from orderflow.domain.effects import Provider
+from orderflow.domain.errors import InvalidSettings, OrderflowError
+from orderflow.ledger import EffectLedger
+from orderflow.ledger.effects import EffectStore
+from orderflow.ledger.sqlite import SqliteLedger
+from orderflow.providers.http import Timeouts, open_http_providers
+from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
+from orderflow.settings import Settings, load_settings, provider_settings
+from orderflow.workflows import OrderWorkflow
+
+Say = Callable[[str], None]
+
+
+def make_worker(
+    client: Client,
+    activities: OrderActivities,
+    *,
+    task_queue: str,
+    max_cached_workflows: int = 1000,
+    max_concurrent_activities: int = 100,
+    graceful_shutdown: timedelta = timedelta(seconds=60),
+) -> Worker:
+    """A worker for orders; the same one in production and in tests. Workflow code stays in the sandbox (T36)."""
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[OrderWorkflow],
+        activities=activities.all(),
+        max_cached_workflows=max_cached_workflows,
+        max_concurrent_activities=max_concurrent_activities,
+        graceful_shutdown_timeout=graceful_shutdown,
+    )
+
+
+async def run_worker(
+    settings: Settings,
+    *,
+    stop: asyncio.Event | None = None,
+    ready: Callable[[], None] | None = None,
+    say: Say = lambda line: print(line, file=sys.stderr, flush=True),
+) -> None:
+    """Run until `stop` is set or SIGTERM or SIGINT comes, then finish what runs and close everything.
+
+    `ready` is called once the worker polls; `say` gets a line for a person now and then.
+
+    Raises:
+        InvalidSettings: something has to be provided first; the message says what.
+        ServerUnreachable: Temporal is not there, or stopped being there.
+    """
+    stopping = stop or asyncio.Event()
+    with stopped_by_signals(stopping):
+        client = await connect(settings, say=say)
+        await ensure_search_attributes(client)
+        async with _open_activities(settings, client, say) as activities:
+            worker = make_worker(
+                client,
+                activities,
+                task_queue=settings.task_queue,
+                max_cached_workflows=settings.max_cached_workflows,
+                max_concurrent_activities=settings.max_concurrent_activities,
+                graceful_shutdown=timedelta(seconds=settings.graceful_shutdown),
+            )
+            async with worker:
+                say(f"worker ready: {client.namespace} at {address_of(client)}, task queue {settings.task_queue}")
+                if ready is not None:
+                    ready()
+                await stopping.wait()
+                say("worker draining: no new tasks, finishing what runs")
+    say("worker stopped")
+
+
+@asynccontextmanager
+async def _open_activities(settings: Settings, client: Client, say: Say) -> AsyncIterator[OrderActivities]:
+    catalogue = load_catalogue()
+    published = load_published(catalogue, settings.definitions_dir)
+    registry = approver_registry(settings, address_of(client), say)
+    async with AsyncExitStack() as opened:
+        ledger = await open_ledger(settings)
+        opened.push_async_callback(ledger.aclose)
+        providers = await open_providers(settings, catalogue, opened)
+        yield OrderActivities(
+            effects=EffectStore(ledger),
+            providers=providers,
+            catalogue=catalogue,
+            verify=registry.verify,
+            published=published.keys(),
+            worker=f"{socket.gethostname()}-{os.getpid()}",
+        )
+
+
+async def open_ledger(settings: Settings) -> EffectLedger:
+    """Open the ledger that the settings name. Raises `InvalidSettings` when it cannot be used."""
+    return await SqliteLedger.open(settings.ledger.path)
+
+
+async def open_providers(settings: Settings, catalogue: Catalogue, opened: AsyncExitStack) -> Mapping[str, Provider]:
+    """Open a provider for each name in the catalogue: brought by an extension, simulated, or over HTTP.
+
+    `opened` closes them. Raises `InvalidSettings` when nothing provides one.
+    """
+    names = sorted({kind.provider for kind in catalogue.kinds.values()})
+    brought = {name: make(provider_settings(name)) for name, make in load_providers(names).items()}
+    providers = {**_configured(settings, [name for name in names if name not in brought]), **brought}
+    for provider in providers.values():
+        opened.push_async_callback(provider.aclose)
+    return providers
+
+
+def _configured(settings: Settings, names: list[str]) -> Mapping[str, Provider]:
+    if settings.providers == "http":
+        return open_http_providers(settings.providers_url, names, Timeouts(read=settings.providers_timeout))
+    if strange := [name for name in names if name not in PROVIDERS]:
+        raise InvalidSettings(
+            f"nothing provides {', '.join(strange)}: install a package with an entry point orderflow.providers for it"
+        )
+    world = SimulatedWorld(settings.simulator_log)
+    return {name: world.provider(name) for name in names}
+
+
+@contextmanager
+def stopped_by_signals(stopping: asyncio.Event) -> Iterator[None]:
+    """Let SIGTERM and SIGINT set `stopping`; where an event loop knows no signals, the interpreter's do (T51)."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    try:
+        for number in numbers:
+            loop.add_signal_handler(number, stopping.set)
+    except NotImplementedError:
+        before = {number: signal.signal(number, _setter(loop, stopping)) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def _setter(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> Callable[[int, FrameType | None], None]:
+    return lambda _number, _frame: loop.call_soon_threadsafe(stopping.set) and None
+
+
+def main() -> int:
+    """Run a worker with the settings of the environment; gives the exit code: 0, 2 (settings), 3 (not reachable)."""
+    try:
+        asyncio.run(run_worker(load_settings()))
+    except OrderflowError as error:
+        print(error, file=sys.stderr)
+        return 3 if isinstance(error, ServerUnreachable) else 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

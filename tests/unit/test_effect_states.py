@@ -1,0 +1,42 @@
+"""The table of effect states: what may follow what."""
+
+import pytest
+
+from orderflow.domain.effects import STANDING, TRANSITIONS, UNDONE, EffectState
+
+
+def _reachable(start: EffectState | None) -> set[EffectState]:
+    found: set[EffectState] = set()
+    ahead = list(TRANSITIONS[start])
+    while ahead:
+        state = ahead.pop()
+        if state not in found:
+            found.add(state)
+            ahead.extend(TRANSITIONS[state])
+    return found
+
+
+def test_every_state_has_its_row_and_can_be_reached() -> None:
+    """A state without a row would have no rule, one that cannot be reached no use."""
+    assert set(TRANSITIONS) == {None, *EffectState}
+    assert _reachable(None) == set(EffectState)
+
+
+@pytest.mark.parametrize("state", [None, *EffectState])
+def test_every_effect_can_come_to_an_end(state: EffectState | None) -> None:
+    """From each state a final one can be reached, and none leads back into itself."""
+    final = {end for end in EffectState if not TRANSITIONS[end]}
+    assert final == {EffectState.DECLINED, EffectState.VOIDED, EffectState.REVERSED}
+    assert state in final or _reachable(state) & final
+    assert state not in _reachable(state)
+
+
+@pytest.mark.parametrize("state", sorted(UNDONE))
+def test_what_was_undone_is_never_committed_again(state: EffectState) -> None:
+    """A reset or second run never finds "its" charge again (T02)."""
+    assert not _reachable(state) & {EffectState.PENDING, EffectState.COMMITTED, EffectState.DECLINED}
+
+
+def test_what_stands_is_exactly_what_may_have_been_done_and_not_been_taken_back() -> None:
+    """A state that can still become REVERSED may have something outside; no other can."""
+    assert {state for state in EffectState if EffectState.REVERSED in _reachable(state)} == STANDING
