@@ -4,20 +4,18 @@ Every activity takes one model and gives one model (T17). This is the one place 
 "never retry" (T19), and where what a step means becomes an act in the ledger.
 """
 
-import asyncio
-import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from time import monotonic
 from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from orderflow.acts import forward_act, undo_act
 from orderflow.approval_check import check_approval
+from orderflow.attempts import Attempt, heartbeats
 from orderflow.catalogue import Catalogue, StepKind
 from orderflow.contracts import (
     ADMIT_ORDER,
@@ -35,7 +33,7 @@ from orderflow.contracts import (
     VerifyRequest,
 )
 from orderflow.domain.approvals import Verdict
-from orderflow.domain.effects import Act, Done, EffectState, Provider, Refused
+from orderflow.domain.effects import Done, EffectState, Provider, Refused
 from orderflow.domain.errors import (
     DeadlinePassed,
     Declined,
@@ -45,9 +43,7 @@ from orderflow.domain.errors import (
     OrderflowError,
     UnknownActivity,
 )
-from orderflow.domain.events import OrderEvent, order_problems, payload_fingerprint
-from orderflow.domain.intents import Direction, digest, idempotency_key
-from orderflow.domain.strict_json import JsonValue
+from orderflow.domain.events import order_problems, payload_fingerprint
 from orderflow.ledger import EffectRecord
 from orderflow.ledger.effects import EffectStore, not_done
 
@@ -55,12 +51,6 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 Activity = Callable[[Any], Awaitable[Any]]
-
-_MARGIN = timedelta(seconds=1)
-"""A lease outlives the heartbeat by this much, so that a live holder never loses it to a slow renewal."""
-
-_PATIENCE = 0.8
-"""The share of one attempt's time that may pass in waiting, so that the attempt can still say how it ended."""
 
 
 def boundary(act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -75,9 +65,10 @@ def boundary(act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request
             return await act(request)
         except OrderflowError as error:
             raise as_failure(error) from None
-        except Exception as error:  # a bug must be seen and may be gone with the next release: retry, and log it here
+        except Exception as error:  # noqa: BLE001 - a bug: seen here, logged here, and retried: a release may mend it
             activity.logger.exception("unexpected error in an activity")
-            message = f"unexpected {type(error).__name__} in {act.__name__}; the worker's log has its traceback"
+            name = activity.info().activity_type
+            message = f"unexpected {type(error).__name__} in {name}; the worker's log has its traceback"
             raise ApplicationError(message, type=ErrorType.UNEXPECTED) from None
 
     return bounded
@@ -94,39 +85,6 @@ def as_failure(error: OrderflowError) -> ApplicationError:
         non_retryable=not error.retryable,
         next_retry_delay=delay,
     )
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """This attempt of this activity: who holds the claims it makes, for how long, and what time it is.
-
-    The time is the Temporal server's at the start of the attempt plus what has passed since on our own steady clock, so
-    that deadlines hold whatever the worker's wall clock says, and in a server that skips time too.
-    """
-
-    holder: str
-    lease: timedelta
-    patience: timedelta
-    started: datetime
-    since: float
-
-    @classmethod
-    def current(cls, worker: str) -> "_Attempt":
-        info = activity.info()
-        span = info.start_to_close_timeout or timedelta(seconds=10)
-        return cls(
-            holder=f"{worker}/{info.workflow_run_id}/{info.activity_id}/{info.attempt}",
-            lease=(info.heartbeat_timeout or span) + _MARGIN,
-            patience=span * _PATIENCE,
-            started=info.started_time,
-            since=monotonic(),
-        )
-
-    def now(self) -> datetime:
-        return self.started + timedelta(seconds=monotonic() - self.since)
-
-    def terms(self) -> dict[str, Any]:
-        return {"holder": self.holder, "lease": self.lease, "patience": self.patience}
 
 
 class OrderActivities:
@@ -180,12 +138,12 @@ class OrderActivities:
 
     async def settle_effect(self, request: SettleRequest) -> SettleResult:
         """Take the last look at a step whose attempts are used up: adopt what was done, or make sure it never is."""
-        step, attempt = request.step, _Attempt.current(self._worker)
+        step, attempt = request.step, Attempt.current(self._worker)
         kind = self._kind(step.activity)
         if not kind.effect:
             return SettleResult()
-        act = _forward_act(kind, step)
-        async with _heartbeats():
+        act = forward_act(kind, step)
+        async with heartbeats():
             record = await self._effects.settle(act, self._provider(kind), void=True, **attempt.terms())
         if record is not None and record.state is EffectState.DECLINED:
             raise Declined(record.decline_code or "declined")
@@ -194,7 +152,7 @@ class OrderActivities:
     def _forward(self, kind: StepKind) -> Activity:
         async def do(request: StepRequest) -> StepResult:
             _require_own_order(request)
-            async with _heartbeats():
+            async with heartbeats():
                 return await (self._perform(kind, request) if kind.effect else self._check(kind, request))
 
         return activity.defn(name=kind.activity)(boundary(do))
@@ -202,13 +160,13 @@ class OrderActivities:
     def _backward(self, kind: StepKind) -> Sequence[Activity]:
         async def undo(request: UndoRequest) -> UndoResult:
             _require_own_order(request)
-            async with _heartbeats():
+            async with heartbeats():
                 return await self._undo(kind, request)
 
         return [activity.defn(name=kind.compensation)(boundary(undo))] if kind.compensation else []
 
     async def _perform(self, kind: StepKind, request: StepRequest) -> StepResult:
-        attempt = _Attempt.current(self._worker)
+        attempt = Attempt.current(self._worker)
 
         def admit() -> None:
             if request.deadline_at is not None and attempt.now() > request.deadline_at:
@@ -217,7 +175,7 @@ class OrderActivities:
                 check_approval(request, request.approval, self._verify, attempt.now())
 
         record = await self._effects.perform(
-            _forward_act(kind, request),
+            forward_act(kind, request),
             self._provider(kind),
             claim_by=request.approval.charge_by if request.approval else None,
             admit=admit,
@@ -226,8 +184,8 @@ class OrderActivities:
         return _result(record, attempt.now())
 
     async def _check(self, kind: StepKind, request: StepRequest) -> StepResult:
-        attempt = _Attempt.current(self._worker)
-        act = _forward_act(kind, request)
+        attempt = Attempt.current(self._worker)
+        act = forward_act(kind, request)
         answer = await self._provider(kind).perform(act)
         if isinstance(answer, Refused):
             raise Declined(answer.code)
@@ -241,10 +199,10 @@ class OrderActivities:
         )
 
     async def _undo(self, kind: StepKind, request: UndoRequest) -> UndoResult:
-        attempt = _Attempt.current(self._worker)
-        of = _forward_act(kind, request)
+        attempt = Attempt.current(self._worker)
+        of = forward_act(kind, request)
         try:
-            record = await self._effects.undo(_undo_act(kind, of), of, self._provider(kind), **attempt.terms())
+            record = await self._effects.undo(undo_act(kind, of), of, self._provider(kind), **attempt.terms())
         except IntentConflict:  # another order's content stands under this key: none of it is ours to take back
             return UndoResult(undone=False)
         return UndoResult(
@@ -273,34 +231,6 @@ async def unknown_activity(inputs: Sequence[RawValue]) -> None:
     raise as_failure(UnknownActivity(f"this worker knows no activity {name}; install its package or deploy it"))
 
 
-def _forward_act(kind: StepKind, request: StepRequest | UndoRequest) -> Act:
-    order: OrderEvent = request.event
-    intent, amount = kind.intent(order.data), kind.amount(order.data)
-    return Act(
-        key=idempotency_key(request.workflow_id, request.step, Direction.DO),
-        workflow_id=request.workflow_id,
-        step=request.step,
-        provider=kind.provider,
-        operation=kind.operation,
-        intent=intent,
-        intent_digest=digest(intent),
-        amount_minor=amount.amount_minor if amount else None,
-        currency=amount.currency if amount else None,
-    )
-
-
-def _undo_act(kind: StepKind, of: Act) -> Act:
-    key = idempotency_key(of.workflow_id, of.step, Direction.UNDO)
-    intent: dict[str, JsonValue] = {"undo": of.key, "intent_digest": of.intent_digest}
-    changes = {
-        "key": key,
-        "operation": kind.undo_operation,
-        "intent": intent,
-        "intent_digest": digest(intent),
-    }
-    return of.model_copy(update=changes)
-
-
 def _result(record: EffectRecord, now: datetime) -> StepResult:
     return StepResult(reference=record.reference or record.key, done_at=now, amount_minor=record.captured_minor)
 
@@ -310,21 +240,3 @@ def _require_own_order(request: StepRequest | UndoRequest) -> None:
     info = activity.info()
     if info.workflow_id != request.workflow_id or info.workflow_type != WORKFLOW_TYPE:
         raise InvalidInput(f"{info.activity_type} acts for the order that scheduled it, not for {request.workflow_id}")
-
-
-@contextlib.asynccontextmanager
-async def _heartbeats() -> AsyncIterator[None]:
-    """Heartbeat from the background, so that a dead worker is noticed and a cancellation heard (T26)."""
-    timeout = activity.info().heartbeat_timeout
-    ticker = asyncio.create_task(_beat(timeout.total_seconds() / 3)) if timeout else None
-    try:
-        yield
-    finally:
-        if ticker is not None:
-            ticker.cancel()
-
-
-async def _beat(interval: float) -> None:
-    while True:
-        activity.heartbeat()
-        await asyncio.sleep(interval)

@@ -51,4 +51,6 @@ def _state(order: OrderInput, own_workflow_id: str, *, continued: bool) -> Order
         return OrderState(event=order.event, definition=order.definition, steps=steps)
     if not continued:
         return Rejected(Reason.INVALID_INPUT, ("$.carried: only an order's own next run carries a state",))
-    return order.carried
+    carried = order.carried
+    carried.steps = {step.id: carried.steps[step.id] for step in order.definition.steps}  # JSON objects have no order
+    return carried

@@ -62,7 +62,7 @@ def development_set(settings: Settings) -> Path:
 def ensure_development_keys(folder: Path, set_file: Path) -> None:
     """Make the development keys unless they exist; of several processes that start at once, one makes them.
 
-    Raises `InvalidSettings` if the set cannot be written, `InvalidInput` if a key cannot, or if one is there but damaged.
+    Raises `InvalidSettings` if the set cannot be written, `InvalidInput` if a key cannot, or if one there is damaged.
     """
     with _locked(set_file):
         if not set_file.exists():

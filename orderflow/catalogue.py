@@ -11,6 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final
 
+from orderflow.contracts import ADMIT_ORDER, SETTLE_EFFECT, VERIFY_DECISION
 from orderflow.domain.definition import INLINE_ACTIVITIES
 from orderflow.domain.effects import Provider
 from orderflow.domain.errors import ErrorType, InvalidInput
@@ -21,6 +22,9 @@ from orderflow.domain.strict_json import JsonValue
 
 STEPS_GROUP: Final = "orderflow.steps"
 PROVIDERS_GROUP: Final = "orderflow.providers"
+
+RESERVED: Final = INLINE_ACTIVITIES | {ADMIT_ORDER, SETTLE_EFFECT, VERIFY_DECISION}
+"""Names of activities that every worker has besides the kinds of step."""
 
 ProviderFactory = Callable[[Mapping[str, str]], Provider]
 """Makes a provider of its own settings: text by lower-case name."""
@@ -156,7 +160,7 @@ def _load(entry_point: EntryPoint) -> object:
 
 
 def _require_free(kind: StepKind, kinds: Mapping[str, StepKind], entry_point: EntryPoint) -> None:
-    taken = {*INLINE_ACTIVITIES, *kinds, *(other.compensation for other in kinds.values())}
+    taken = {*RESERVED, *kinds, *(other.compensation for other in kinds.values())}
     own = [name for name in (kind.activity, kind.compensation) if name is not None]
     for name in own:
         if name in taken or own.count(name) > 1:

@@ -147,9 +147,9 @@ class Doorkeeper:
         if request is None:
             return Refusal.NO_SUCH_REQUEST
         return (
-            approvals.mismatch(request, claims)
+            approvals.untimely(request, claims, workflow.now())
+            or approvals.mismatch(request, claims)
             or (Refusal.ALREADY_DECIDED if self._state.rejected or request.is_approved else None)
-            or approvals.untimely(request, claims, workflow.now())
             or approvals.repeated(request, claims)
         )
 

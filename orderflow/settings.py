@@ -24,7 +24,8 @@ SECRETS_DIR = "ORDERFLOW_SECRETS_DIR"
 """A folder whose files are settings, each named like its variable: how container secrets are mounted."""
 
 _SQLITE = "sqlite:///"
-_OF_TESTS = frozenset({"ORDERFLOW_TEST_MAX_CACHED_WORKFLOWS"})
+_OF_EXTENSIONS = f"{PREFIX}PROVIDER_"
+_OF_TESTS = f"{PREFIX}TEST_"
 
 _Folder = Annotated[Path, AfterValidator(Path.expanduser)]
 
@@ -129,8 +130,8 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def provider_settings(name: str) -> Mapping[str, str]:
-    """What a provider brought by an extension is configured with: `ORDERFLOW_PROVIDER_<NAME>_<KEY>` as lower-case keys."""
-    prefix = f"{PREFIX}PROVIDER_{name.upper()}_"
+    """What an extension's provider is configured with, `ORDERFLOW_PROVIDER_<NAME>_<KEY>` under its lower-case key."""
+    prefix = f"{_OF_EXTENSIONS}{name.upper()}_"
     return {key.removeprefix(prefix).lower(): value for key, value in os.environ.items() if key.startswith(prefix)}
 
 
@@ -163,16 +164,18 @@ def _secrets_dir() -> str | None:
     return folder or None
 
 
-def _refuse_misspelt(names: Iterable[str]) -> None:
+def _refuse_misspelt(variables: Iterable[str]) -> None:
     """A variable that is nearly a setting is a typing error; one that is nothing like it belongs to somebody else."""
-    known = [name.upper() for name in Settings.model_fields] + [SECRETS_DIR.removeprefix(PREFIX)]
-    given = sorted(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX) and name not in _OF_TESTS)
-    close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in given if name not in known}
-    if problems := [
-        Problem(PREFIX + name, f"is not a setting; did you mean {PREFIX}{match[0]}?")
-        for name, match in close.items()
-        if match
-    ]:
+    known = [PREFIX + name.upper() for name in Settings.model_fields] + [SECRETS_DIR]
+    foreign = (_OF_EXTENSIONS, _OF_TESTS)
+    given = [name for name in sorted(variables) if name.startswith(PREFIX) and not name.startswith(foreign)]
+    problems = [
+        Problem(name, f"is not a setting; did you mean {meant}?")
+        for name in given
+        if name not in known
+        for meant in difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+    ]
+    if problems:
         raise _refusal(tuple(problems))
 
 

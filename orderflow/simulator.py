@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from orderflow.domain.effects import Act, Busy, Found, Refused, Unavailable
+from orderflow.domain.effects import Act, Busy, Found, Unavailable
 from orderflow.domain.errors import InvalidInput, InvalidSettings
 from orderflow.domain.problems import problems_in, summary
 from orderflow.domain.strict_json import MAX_BYTES, read_json
@@ -189,9 +189,11 @@ def _server(world: SimulatedWorld) -> uvicorn.Server:
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise InvalidSettings(f"cannot listen on {host} port {port}: {error}; choose another port") from None
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body are two writes: 40 ms without it
+    return listener
 
 
 def _url(listener: socket.socket) -> str:
@@ -263,10 +265,9 @@ def _answered(answer: Found) -> Response:
     headers = {}
     if isinstance(answer, Busy | Unavailable) and answer.retry_after is not None:
         headers["Retry-After"] = f"{answer.retry_after:.0f}"
-    status = _STATUS[answer.answer]
-    if isinstance(answer, Refused):
-        return JSONResponse(answer.model_dump(mode="json"), status)
-    return JSONResponse(answer.model_dump(mode="json", exclude={"retry_after"}), status, headers)
+    # Strict JSON has no fractions: the time to come back stands in the header alone.
+    body = answer.model_dump(mode="json", exclude={"retry_after"})
+    return JSONResponse(body, _STATUS[answer.answer], headers)
 
 
 def _problem(status: int, title: str, detail: str) -> Response:
@@ -276,7 +277,8 @@ def _problem(status: int, title: str, detail: str) -> Response:
 
 
 async def _bad_request(request: Request, error: Exception) -> Response:
-    return _problem(400, "Bad request", str(error))
+    detail = summary(error.problems) if isinstance(error, InvalidInput) else ""
+    return _problem(400, "Bad request", detail)
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:

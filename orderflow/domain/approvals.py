@@ -197,8 +197,11 @@ def mismatch(request: ApprovalRequest, claims: Claims) -> Refusal | None:
 
 
 def untimely(request: ApprovalRequest, claims: Claims, now: datetime) -> Refusal | None:
-    """Whether the decision came too late, or from a clock too far ahead. `now` is aware workflow time."""
-    if now > request.expires_at:
+    """Whether the decision came after the request's expiry or its own, or from a clock too far ahead.
+
+    `now` is aware workflow time.
+    """
+    if now > request.expires_at or now.timestamp() > claims.expires_at:
         return Refusal.EXPIRED
     if datetime.fromtimestamp(claims.iat, UTC) > now + CLOCK_SKEW:
         return Refusal.NOT_YET_VALID

@@ -16,6 +16,7 @@ from orderflow.domain.intents import canonical_json, digest
 from orderflow.domain.problems import problems_in, summary
 from orderflow.domain.step_rules import StepCatalogue, step_problems
 from orderflow.domain.steps import (
+    DEFAULT_ROUTE,
     INLINE_ACTIVITIES,
     ApprovalPolicy,
     Compensation,
@@ -29,6 +30,7 @@ from orderflow.domain.steps import (
 from orderflow.domain.strict_json import JsonValue, read_json
 
 __all__ = [
+    "DEFAULT_ROUTE",
     "INLINE_ACTIVITIES",
     "MAX_BYTES",
     "MAX_STEPS",

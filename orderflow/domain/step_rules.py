@@ -8,6 +8,7 @@ from orderflow.domain.durations import Duration
 from orderflow.domain.errors import Problem
 from orderflow.domain.problems import json_path
 from orderflow.domain.steps import (
+    DEFAULT_ROUTE,
     INLINE_ACTIVITIES,
     NAME,
     ApprovalPolicy,
@@ -17,9 +18,6 @@ from orderflow.domain.steps import (
     Route,
     Step,
 )
-
-DEFAULT = "default"
-"""The route of every decision that has none of its own."""
 
 
 class StepCatalogue(Protocol):
@@ -124,6 +122,9 @@ def _check_problems(step: Step, path: str, catalogue: StepCatalogue) -> Iterator
     if step.activity in catalogue.checks:
         if step.routes is None:
             yield Problem(f"{path}.routes", f"is required: '{step.activity}' decides, so say what follows")
+        for field in ("approval", "deadline"):
+            if getattr(step, field) is not None:
+                yield Problem(f"{path}.{field}", "is not allowed on a check; put it on the step that acts")
         if step.on_failure is OnFailure.CONTINUE:
             yield Problem(f"{path}.on_failure", "must be compensate: a check that failed has allowed nothing")
     elif step.routes is not None and step.activity in catalogue.activities:
@@ -131,21 +132,25 @@ def _check_problems(step: Step, path: str, catalogue: StepCatalogue) -> Iterator
 
 
 def _route_problems(step: Step, path: str) -> Iterator[Problem]:
-    routes = {} if step.routes is None else step.routes
-    for decision in routes:
+    if step.routes is None:
+        if step.review is not None:
+            yield Problem(f"{path}.review", "is never used: no route leads to manual_review")
+        return
+    for decision in step.routes:
         if not NAME.fullmatch(decision):
-            yield Problem(
-                path + json_path(("routes", decision))[1:], "no check decides so; a decision is a lower-case name"
-            )
-    default = routes.get(DEFAULT)
-    if step.routes is not None and default is None:
-        yield Problem(f"{path}.routes.{DEFAULT}", "is required: a decision without a route of its own needs a safe one")
+            message = "is not what a check could decide; a decision is a lower-case name"
+            yield Problem(path + json_path(("routes", decision))[1:], message)
+    default = step.routes.get(DEFAULT_ROUTE)
+    if default is None:
+        message = "is required: a decision without a route of its own needs a safe one"
+        yield Problem(f"{path}.routes.{DEFAULT_ROUTE}", message)
     if default is Route.PROCEED:
-        yield Problem(f"{path}.routes.{DEFAULT}", "must be decline or manual_review: what is not understood is no yes")
-    reviewed = Route.MANUAL_REVIEW in routes.values()
+        message = "must be decline or manual_review: what is not understood is no yes"
+        yield Problem(f"{path}.routes.{DEFAULT_ROUTE}", message)
+    reviewed = Route.MANUAL_REVIEW in step.routes.values()
     if reviewed and step.review is None:
         yield Problem(f"{path}.review", "is required: a route leads to manual_review, so say who decides there")
-    if step.review is not None and (step.routes is None or default is Route.DECLINE) and not reviewed:
+    if step.review is not None and default is Route.DECLINE and not reviewed:
         yield Problem(f"{path}.review", "is never used: no route leads to manual_review")
 
 

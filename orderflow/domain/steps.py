@@ -34,6 +34,9 @@ Label = Annotated[str, _matching(_LABEL, "must be 1 to 64 of a-z, 0-9, _ and -, 
 INLINE_ACTIVITIES = frozenset({"validate_order"})
 """What runs as a recorded check inside the workflow's admission: no activity, so no attempts, timeouts or undo."""
 
+DEFAULT_ROUTE = "default"
+"""The key in `routes` for every decision that has no route of its own."""
+
 
 class Policy(BaseModel):
     """What every part of a definition has in common: frozen, strict, and no field that is not known."""
@@ -67,11 +70,10 @@ class RetryPolicy(Policy):
 
     def time_needed(self, start_to_close: Duration) -> timedelta:
         """How long it takes when every attempt uses all of `start_to_close`, the pauses between included (T23)."""
-        pause, longest = self.initial_interval.timedelta, self.maximum_interval.timedelta
-        needed = start_to_close.timedelta
+        pause, needed = self.initial_interval.timedelta, start_to_close.timedelta
         for _ in range(self.attempts - 1):
-            needed += min(pause, longest) + start_to_close.timedelta
-            pause = min(pause * self.backoff, longest)
+            needed += pause + start_to_close.timedelta
+            pause = min(pause * self.backoff, self.maximum_interval.timedelta)
         return needed
 
 
@@ -101,7 +103,8 @@ class ApprovalPolicy(Policy):
 class Step(Policy):
     """One step. The activity timeouts and `retry` are required unless the activity runs inline.
 
-    `deadline` counts from when the step became ready: past it, a step that was never claimed is not done any more.
+    `deadline` counts from when the last step that it waits for was done: past it, an effect that was never claimed is
+    not done any more, and the order goes on.
     `routes` maps the decisions of a check to routes; `review` is how a person decides for `manual_review`.
     """
 

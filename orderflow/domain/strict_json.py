@@ -7,6 +7,7 @@ an exponent and `-0` are refused, so that a value has one text for a number and 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -100,9 +101,8 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object] | _Refused:
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
-    seen: set[str] = set()
-    twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-    return _Refused(f"the key {quoted(twice)} appears more than once")
+    [(repeated, _)] = Counter(key for key, _ in pairs).most_common(1)
+    return _Refused(f"the key {quoted(repeated)} appears more than once")
 
 
 def _integer(digits: str) -> int | _Refused:

@@ -110,7 +110,7 @@ class EffectStore:
         if isinstance(answer, Done):
             return record
         if isinstance(answer, Refused):
-            raise CannotUndo(f"{of.key} cannot be undone by {undo.provider}: {answer.code}")
+            raise _cannot_undo(of, answer)
         raise not_done(undo, answer)
 
     async def settle(
@@ -212,6 +212,12 @@ def not_done(act: Act, answer: Found) -> OrderflowError:
             return EffectReversed(f"{act.provider} says that {act.key} was taken back")
         case _:
             return _unknown(act, answer)
+
+
+def _cannot_undo(of: Act, answer: Refused) -> CannotUndo:
+    error = CannotUndo(f"{of.provider} refuses to take {of.key} back: {answer.code}")
+    error.detail = answer.code
+    return error
 
 
 def _unknown(act: Act, answer: Found) -> OutcomeUnknown:

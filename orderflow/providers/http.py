@@ -11,6 +11,7 @@ The protocol (JSON; the same act twice acts once):
 import asyncio
 import re
 from collections.abc import Iterable
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -62,20 +63,20 @@ _NEVER_SENT: Final = (
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds: to connect, and from then on until the whole answer is there."""
+    """Seconds: to connect, and from then on until the whole answer has been read."""
 
     connect: float = 3.0
-    answer: float = 10.0
+    read: float = 10.0
 
     @property
     def by_phase(self) -> httpx2.Timeout:
         """The client's own limits: for connecting, and for each single read and write."""
-        return httpx2.Timeout(self.answer, connect=self.connect, pool=self.connect)
+        return httpx2.Timeout(self.read, connect=self.connect, pool=self.connect)
 
     @property
     def in_all(self) -> float:
         """The limit for the whole request, which a server that drips its answer cannot stretch."""
-        return self.connect + self.answer
+        return self.connect + self.read
 
 
 @dataclass(frozen=True)
@@ -173,17 +174,18 @@ class HttpProvider(Provider):
             return Unavailable()
         except (httpx2.TimeoutException, TimeoutError):
             return Unknown(detail="timeout")
-        except (httpx2.HTTPError, httpx2.StreamError):
+        except httpx2.HTTPError:
             return Unknown(detail="connection_lost")
         return _Response(response.status_code, body, _retry_after(response.headers.get("Retry-After")))
 
 
 async def _capped(response: httpx2.Response, max_bytes: int) -> bytes | None:
     body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > max_bytes:
-            return None
+    async with aclosing(response.aiter_raw()) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > max_bytes:
+                return None
     return bytes(body)
 
 

@@ -34,6 +34,7 @@ class SimulatedWorld:
     """
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._journal = Journal(path, Books)
         self._calls: set[asyncio.Task[Reply]] = set()
 

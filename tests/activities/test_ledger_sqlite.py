@@ -5,6 +5,7 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,11 +56,13 @@ OPEN_ANSWERS: list[Found] = [
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """A ledger file in a folder that is not there yet."""
     return tmp_path / "state" / "ledger.db"
 
 
 @pytest.fixture
 async def ledger(path: Path) -> AsyncIterator[SqliteLedger]:
+    """A ledger of this test's own."""
     opened = await SqliteLedger.open(path)
     yield opened
     await opened.aclose()
@@ -144,17 +147,17 @@ async def every_write(ledger: EffectLedger) -> list[Callable[[], Awaitable[objec
     undo_record = await ledger.get(REFUND.key)
     answers = [DONE, Refused(code="no"), *OPEN_ANSWERS]
     writes: list[Callable[[], Awaitable[object]]] = [
-        lambda: ledger.claim(CHARGE, holder="two", lease=NO_TIME),
-        lambda: ledger.claim_undo(REFUND, CHARGE, holder="two", lease=NO_TIME),
-        lambda: ledger.void(CHARGE),
+        partial(ledger.claim, CHARGE, holder="two", lease=NO_TIME),
+        partial(ledger.claim_undo, REFUND, CHARGE, holder="two", lease=NO_TIME),
+        partial(ledger.void, CHARGE),
     ]
     if record:
         claim = stale(record)
-        writes += [lambda: ledger.void(CHARGE, claim), lambda: ledger.renew(claim, NO_TIME)]
-        writes += [lambda answer=answer: ledger.settle(claim, answer) for answer in answers]
+        writes += [partial(ledger.void, CHARGE, claim), partial(ledger.renew, claim, NO_TIME)]
+        writes += [partial(ledger.settle, claim, answer) for answer in answers]
     if undo_record:
         undo = stale(undo_record)
-        writes += [lambda answer=answer: ledger.settle_undo(undo, CHARGE, answer) for answer in answers]
+        writes += [partial(ledger.settle_undo, undo, CHARGE, answer) for answer in answers]
     return writes
 
 
@@ -437,11 +440,9 @@ async def test_the_check_says_what_and_where(ledger: SqliteLedger, path: Path) -
 
 async def test_every_commit_is_durable(ledger: SqliteLedger) -> None:
     """WAL with synchronous FULL (2): a power cut loses no committed effect."""
-    pragmas = [await ledger._on_thread(lambda name=name: ledger._rows(f"PRAGMA {name}", {})) for name in _DURABLE]
-    assert [next(iter(rows[0].values())) for rows in pragmas] == list(_DURABLE.values())
-
-
-_DURABLE = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    wanted = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    found = {name: await ledger._on_thread(partial(ledger._rows, f"PRAGMA {name}", {})) for name in wanted}
+    assert {name: rows[0][name] for name, rows in found.items()} == wanted
 
 
 async def test_a_closed_ledger_says_so(path: Path) -> None:
@@ -474,18 +475,12 @@ async def test_a_lock_that_goes_is_waited_for(path: Path, monkeypatch: pytest.Mo
     """The whole transaction is tried again when another writer was in the way (D01)."""
     monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.0)
     ledger = await SqliteLedger.open(path)
-    other = sqlite3.connect(path, isolation_level=None)
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr(sqlite.time, "sleep", lambda _: ledger_lock_gone(other))
-    with pytest.raises(LedgerUnavailable):
-        await claimed(ledger)
+    monkeypatch.setattr("orderflow.ledger.sqlite.time.sleep", lambda _: other.execute("ROLLBACK"))
+    assert (await claimed(ledger)).fresh
     other.close()
     await ledger.aclose()
-
-
-def ledger_lock_gone(other: sqlite3.Connection) -> None:
-    """Give the lock back."""
-    other.execute("ROLLBACK")
 
 
 def make_folder(path: Path) -> None:
@@ -554,9 +549,10 @@ async def test_a_path_that_cannot_hold_a_ledger_is_refused_with_advice(
 async def test_the_database_refuses_rows_that_cannot_be(ledger: SqliteLedger, path: Path, damage: str) -> None:
     """Whoever writes past the ledger still meets its rules."""
     await pending(ledger)
-    with sqlite3.connect(path) as other, pytest.raises(sqlite3.IntegrityError):
+    with sqlite3.connect(path) as other:
         other.execute("PRAGMA foreign_keys = ON")
-        other.execute(damage)
+        with pytest.raises(sqlite3.IntegrityError):
+            other.execute(damage)
     other.close()
 
 
@@ -574,6 +570,7 @@ async def test_eight_processes_do_every_effect_once(tmp_path: Path, shared: bool
         for own in orders
     ]  # fmt: skip
     ends = [await asyncio.wait_for(process.communicate(), 50) for process in processes]
-    assert [(process.returncode, end[1].decode()) for process, end in zip(processes, ends, strict=True)] == [(0, "")] * 8
+    assert [end[1].decode() for end in ends] == [""] * 8
+    assert [process.returncode for process in processes] == [0] * 8
     charged = log.read_text().splitlines()
     assert len(charged) == len(set(charged)) == len({order for own in orders for order in own})

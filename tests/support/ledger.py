@@ -9,6 +9,7 @@ from typing import Any
 
 from orderflow.domain.effects import Absent, Act, Done, Found, Listed, Performed, Undone
 from orderflow.domain.intents import Direction, digest, idempotency_key
+from orderflow.domain.strict_json import JsonValue
 from orderflow.ledger import EffectLedger
 
 NO_TIME = timedelta(0)
@@ -26,15 +27,15 @@ def refund(workflow_id: str = "order-1", amount_minor: int = 1000) -> Act:
 
 
 def _act(workflow_id: str, direction: Direction, operation: str, amount_minor: int) -> Act:
-    intent = {"operation": operation, "amount_minor": amount_minor, "currency": "EUR"}
+    intent: dict[str, JsonValue] = {"operation": operation, "amount_minor": amount_minor, "currency": "EUR"}
     return Act(
         key=idempotency_key(workflow_id, "charge", direction),
         workflow_id=workflow_id,
         step="charge",
         provider="payments",
         operation=operation,
-        intent={**intent},
-        intent_digest=digest({**intent}),
+        intent=intent,
+        intent_digest=digest(intent),
         amount_minor=amount_minor,
         currency="EUR",
     )
@@ -68,7 +69,8 @@ class Bank:
     on_call: Callable[[], None] = lambda: None
 
     async def perform(self, act: Act) -> Performed:
-        return await self._answer("perform", act.key, lambda: self._charge(act))
+        answer: Performed = await self._answer("perform", act.key, lambda: self._charge(act))
+        return answer
 
     async def lookup(self, act: Act) -> Found:
         self.calls.append(("lookup", act.key))
@@ -80,7 +82,8 @@ class Bank:
         return self._truth(act.key)
 
     async def undo(self, undo: Act, of: Act) -> Performed:
-        return await self._answer("undo", undo.key, lambda: self._refund(undo, of))
+        answer: Performed = await self._answer("undo", undo.key, lambda: self._refund(undo, of))
+        return answer
 
     async def list(self, since: datetime) -> list[Listed] | None:
         return None

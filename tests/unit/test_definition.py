@@ -8,6 +8,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from orderflow.definitions import load_published, packaged_definitions
 from orderflow.domain.definition import Definition, check_definition, load_definition
 from orderflow.domain.errors import ErrorType, InvalidDefinition, InvalidInput, permanent_types
+from orderflow.domain.intents import digest
 from tests.definitions import CATALOGUE, SHIPPED, graph, load, shipped
 
 
@@ -34,6 +35,13 @@ def test_the_fingerprint_depends_on_meaning_not_on_layout() -> None:
     raw = json.dumps(turned, indent=3).encode()
     assert load_definition(raw, CATALOGUE).fingerprint == load(SHIPPED).fingerprint
     assert load(SHIPPED).fingerprint.startswith("sha256:")
+
+
+def test_the_fingerprint_is_the_digest_of_what_is_not_default() -> None:
+    """So an optional field that a later release adds does not change it for the definitions of today."""
+    definition = graph({"only": []})
+    del definition["steps"][0]["depends_on"]
+    assert load(definition).fingerprint == digest(definition)
 
 
 @pytest.mark.parametrize(

@@ -90,3 +90,10 @@ def test_two_knots_are_two_problems() -> None:
     """One cycle does not hide another."""
     problems = refused(graph({"a": ["b"], "b": ["a"], "c": ["d"], "d": ["c", "a"]}))
     assert [problem.path for problem in problems] == ["$.steps[0].depends_on[0]", "$.steps[2].depends_on[0]"]
+
+
+def test_a_cycle_is_told_from_its_first_listed_step() -> None:
+    """Also when the way into it leads somewhere else: the place to look is the same every time."""
+    (problem,) = refused(graph({"a": ["c"], "b": ["c"], "c": ["b"]}))
+    assert problem.path == "$.steps[1].depends_on[0]"
+    assert problem.message.endswith("b -> c -> b")

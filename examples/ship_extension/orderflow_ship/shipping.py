@@ -77,15 +77,13 @@ class Shipping:
 
     def _undo(self, undo: Act, of: Act) -> Performed:
         with self._transaction() as books:
-            known = _find(books, undo)
-            if known is not None:
-                return Done(reference=known["reference"])
-            shipped = _find(books, of)
+            shipped, cancelled = _find(books, of), _find(books, undo)
             if shipped is None:
                 _enter(books, of, "void")
             books.execute("UPDATE acts SET state = 'undone' WHERE key = ? AND state = 'standing'", (of.key,))
-            stood = shipped is not None and shipped["state"] == "standing"
-            return Done(reference=_enter(books, undo), amount_minor=None if stood else 0)
+            nothing_to_undo = shipped is None or shipped["state"] == "void"
+            reference = cancelled["reference"] if cancelled else _enter(books, undo)
+            return Done(reference=reference, amount_minor=0 if nothing_to_undo else None)
 
     def _listed(self, since: datetime) -> tuple[Listed, ...]:
         with self._transaction() as books:

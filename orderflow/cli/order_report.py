@@ -1,0 +1,89 @@
+"""What `show` tells of an order: what Temporal knows, what the order says itself, and what the ledger remembers."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from temporalio.client import Client
+
+from orderflow.client import NoAnswer, OrderStatus, order_status, view
+from orderflow.contracts import OrderView
+from orderflow.domain.approvals import ApprovalRequest
+from orderflow.domain.errors import OrderflowError
+from orderflow.ledger import AttemptRecord, EffectRecord
+from orderflow.ledger.sqlite import SqliteLedger
+from orderflow.settings import Settings
+
+
+@dataclass(frozen=True)
+class OrderReport:
+    """All that could be found out. `silence` says why the order itself did not answer, `no_ledger` why the ledger."""
+
+    status: OrderStatus
+    view: OrderView | None
+    silence: str | None
+    effects: Sequence[EffectRecord] = ()
+    attempts: Sequence[AttemptRecord] = ()
+    no_ledger: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """This report as plain JSON; the signed decisions are left out."""
+        seen = self.view.model_dump(mode="json") if self.view else None
+        if seen and seen["request"]:
+            seen["request"].pop("accepted")
+            seen["request"]["may_not_approve"] = may_not_approve(self.view.request) if self.view else []
+        return {
+            "order": self.status.order,
+            "stage": self.view.stage if self.view else self.status.stage,
+            "reason": self.view.reason if self.view else self.status.reason,
+            "temporal": asdict(self.status),
+            "view": seen,
+            "no_answer": self.silence,
+            "effects": [_plain(effect) for effect in self.effects],
+            "attempts": [_plain(attempt) for attempt in self.attempts],
+            "no_ledger": self.no_ledger,
+        }
+
+
+async def order_report(client: Client, settings: Settings, order: str) -> OrderReport:
+    """Find out about `order`. Raises `UnknownOrder` when there is none."""
+    status = await order_status(client, order)
+    seen, silence = None, None
+    try:
+        seen = await view(client, order)
+    except NoAnswer as error:
+        silence = error.message
+    effects, attempts, no_ledger = await _remembered(settings, order)
+    return OrderReport(status, seen, silence, effects, attempts, no_ledger)
+
+
+def may_not_approve(request: ApprovalRequest | None) -> list[str]:
+    """Who is known to be refused: whoever approved already, and the requester where the policy says so."""
+    if request is None:
+        return []
+    forbidden = [] if request.requester_may_approve or request.requester is None else [request.requester]
+    return [*forbidden, *request.approved_by]
+
+
+async def _remembered(
+    settings: Settings, order: str
+) -> tuple[Sequence[EffectRecord], Sequence[AttemptRecord], str | None]:
+    path = settings.ledger.path
+    if not path.exists():  # opening it would make one, in whatever folder this command runs in
+        return (), (), f"there is no ledger at {path}; run this where the worker runs, or set ORDERFLOW_LEDGER_URL"
+    try:
+        ledger = await SqliteLedger.open(path)
+    except OrderflowError as error:
+        return (), (), error.message
+    try:
+        return await ledger.effects(order), await ledger.attempts(order), None
+    except OrderflowError as error:
+        return (), (), error.message
+    finally:
+        await ledger.aclose()
+
+
+def _plain(record: EffectRecord | AttemptRecord) -> dict[str, Any]:
+    """A ledger record with its times as ISO 8601 text; the stored result may hold what is not for everyone's eyes."""
+    fields = {name: value for name, value in asdict(record).items() if name != "result_json"}
+    return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in fields.items()}

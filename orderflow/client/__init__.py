@@ -1,0 +1,39 @@
+"""The only place that talks to Temporal as a client: connecting, starting orders, reading them, deciding on them."""
+
+from orderflow.client.connection import ServerUnreachable, address_of, connect, data_converter, reachable
+from orderflow.client.orders import (
+    NoAnswer,
+    OrderSummary,
+    StartedOrder,
+    decide,
+    list_orders,
+    start_order,
+    view,
+)
+from orderflow.client.search_attributes import ensure_search_attributes
+from orderflow.client.status import OrderClosed, OrderStatus, PendingActivity, TaskFailure, UnknownOrder, order_status
+from orderflow.client.temporal_cli import signal_command, start_command
+
+__all__ = [
+    "NoAnswer",
+    "OrderClosed",
+    "OrderStatus",
+    "OrderSummary",
+    "PendingActivity",
+    "ServerUnreachable",
+    "StartedOrder",
+    "TaskFailure",
+    "UnknownOrder",
+    "address_of",
+    "connect",
+    "data_converter",
+    "decide",
+    "ensure_search_attributes",
+    "list_orders",
+    "order_status",
+    "reachable",
+    "signal_command",
+    "start_command",
+    "start_order",
+    "view",
+]

@@ -1,0 +1,246 @@
+"""The demo: three chains of evidence, on a real Temporal server, with a real worker process that is really killed.
+
+What it claims is read from the simulator's own log, not from what orderflow says of itself.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+import uuid
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+
+from orderflow.approvers import approver_key
+from orderflow.catalogue import load_catalogue
+from orderflow.client import connect, start_order
+from orderflow.contracts import DECIDE_UPDATE, VIEW_QUERY, DoorAnswer, OrderView
+from orderflow.definitions import load_packaged
+from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
+from orderflow.domain.events import OrderEvent, validate_event
+from orderflow.domain.orders import Stage
+from orderflow.embedded import EmbeddedServer, find_temporal
+from orderflow.providers.simulated import Fault, SimulatedWorld
+from orderflow.settings import Settings, child_environment
+from orderflow.signing import decision_for
+from orderflow.simulator import serving
+
+PATIENCE = 45.0
+"""Seconds that any one thing may take before the demo gives up on it."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Chain:
+    """One claim, the evidence for it, and whether it holds."""
+
+    claim: str
+    evidence: list[str] = field(default_factory=list)
+    holds: bool = True
+
+    def check(self, evidence: str, holds: bool) -> None:
+        """Add a piece of evidence; the claim holds only when all of them do."""
+        self.evidence.append(evidence if holds else f"NOT SO: {evidence}")
+        self.holds = self.holds and holds
+
+
+class WorkerProcess:
+    """A worker as a process of its own, that can be killed and started again."""
+
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        self._environment = environment
+        self._log = log
+        self._running: Process | None = None
+
+    async def start(self) -> int:
+        """Start a worker; gives its pid."""
+        with self._log.open("ab") as log:
+            self._running = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "orderflow.worker", env=self._environment, stdin=DEVNULL, stdout=log, stderr=log
+            )
+        return self._running.pid
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send it a signal and wait until it is gone; gives its exit code."""
+        if self._running is None:
+            return 0
+        if self._running.returncode is None:
+            self._running.send_signal(number)
+        return await self._running.wait()
+
+
+@dataclass
+class Stand:
+    """Everything that the demo works with."""
+
+    client: Client
+    world: SimulatedWorld
+    worker: WorkerProcess
+    settings: Settings
+    tell: Tell
+
+    async def submit(self, order_id: str) -> WorkflowHandle[Any, Any]:
+        """Start an order for an event of its own."""
+        definition = load_packaged(load_catalogue())
+        return (await start_order(self.client, _event(order_id), definition)).handle
+
+    async def view_at(self, order: WorkflowHandle[Any, Any], stage: Stage) -> OrderView:
+        """Wait for a stage, and for a worker that can show it."""
+        async with asyncio.timeout(PATIENCE):
+            while (view := await order.query(VIEW_QUERY, result_type=OrderView)).stage is not stage:
+                await asyncio.sleep(0.1)
+            return view
+
+    async def request(self, order: WorkflowHandle[Any, Any]) -> ApprovalRequest:
+        """The approval request that the order waits with."""
+        view = await self.view_at(order, Stage.AWAITING_APPROVAL)
+        if view.request is None:
+            raise RuntimeError("the order waits for an approval, and shows no request")
+        return view.request
+
+    def sign(self, request: ApprovalRequest, **changes: object) -> str:
+        """An approval of `request` by alice; `changes` are claims to alter before she signs."""
+        claims = decision_for(request, Decision.APPROVE, "alice", datetime.now(UTC))
+        return approver_key(self.settings, "alice").sign(Claims.model_validate(claims.model_dump() | changes))
+
+    async def decide(self, order: WorkflowHandle[Any, Any], token: str) -> DoorAnswer:
+        """Bring a decision to the door `decide`."""
+        async with asyncio.timeout(PATIENCE):
+            return await order.execute_update(DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer)
+
+    def done(self, order: WorkflowHandle[Any, Any], operation: str) -> list[dict[str, Any]]:
+        """What the simulator really did of one operation for one order."""
+        return [
+            line
+            for line in self.world.log()
+            if (line.get("workflow_id"), line.get("operation"), line.get("outcome")) == (order.id, operation, "done")
+        ]
+
+
+async def run_demo(tell: Tell) -> list[Chain]:
+    """Run the three chains in a folder that is gone afterwards; `tell` hears of the progress, a line at a time."""
+    with TemporaryDirectory(prefix="orderflow-demo-") as folder:
+        async with _stand(Path(folder), tell) as stand:
+            first = await stand.submit("demo-1")
+            return [await _killed(stand, first), await _approved(stand, first), await _taken_back(stand)]
+
+
+async def _killed(stand: Stand, order: WorkflowHandle[Any, Any]) -> Chain:
+    chain = Chain("a worker killed between the provider's commit and its own report reserves once")
+    stand.world.add_fault(Fault(operation="reserve", kind="hang", order=order.id))
+    pid = await stand.worker.start()
+    async with asyncio.timeout(PATIENCE):
+        while not stand.done(order, "reserve"):
+            await asyncio.sleep(0.05)
+    await stand.worker.stop(signal.SIGKILL)
+    stand.tell(f"inventory is reserved, worker {pid} was killed before it could say so")
+    await stand.worker.start()
+    view = await stand.view_at(order, Stage.AWAITING_APPROVAL)
+    reserved = stand.done(order, "reserve")
+    record = next(step for step in view.steps if step.step == "reserve_inventory")
+    chain.check(f"simulator log: {len(reserved)} reservation", len(reserved) == 1)
+    chain.check(f"the order adopted it: {record.reference}", record.reference == reserved[0]["reference"])
+    return chain
+
+
+async def _approved(stand: Stand, order: WorkflowHandle[Any, Any]) -> Chain:
+    chain = Chain("an approval counts only for exactly this charge, across a restart of the worker")
+    request = await stand.request(order)
+    code = await stand.worker.stop()
+    await stand.worker.start()
+    stand.tell(f"worker stopped (exit {code}) and a new one started while the order waits")
+    for what, token, reason in _bad_approvals(stand, request):
+        answer = await stand.decide(order, token)
+        chain.check(f"{what}: refused, {answer.refusal}", not answer.accepted and answer.refusal == reason)
+    chain.check("nothing was charged by any of them", stand.world.net_charged(order.id) == 0)
+    answer = await stand.decide(order, stand.sign(request))
+    chain.check("the right one: accepted", answer.accepted)
+    async with asyncio.timeout(PATIENCE):
+        await order.result()
+    charged = stand.done(order, "charge")
+    chain.check(f"simulator log: {len(charged)} charge of {charged[0]['amount_minor']}", len(charged) == 1)
+    chain.check("simulator log: 1 message", len(stand.done(order, "notify")) == 1)
+    return chain
+
+
+def _bad_approvals(stand: Stand, request: ApprovalRequest) -> list[tuple[str, str, str]]:
+    head, body, signature = stand.sign(request).split(".")
+    other = stand.sign(request, workflow_id="order-" + "0" * 32)
+    expired = stand.sign(request, expires_at=int(datetime.now(UTC).timestamp()) - 1)
+    return [
+        ("a tampered approval", f"{head}.{body}.{_tampered(signature)}", "bad_signature"),
+        ("an expired approval", expired, "expired"),
+        ("another order's approval", other, "wrong_order"),
+    ]
+
+
+def _tampered(signature: str) -> str:
+    return ("B" if signature[0] == "A" else "A") + signature[1:]
+
+
+async def _taken_back(stand: Stand) -> Chain:
+    chain = Chain("a message that fails for good takes the charge back, then the reservation")
+    order = await stand.submit("demo-2")
+    stand.world.add_fault(Fault(operation="notify", kind="decline", order=order.id))
+    await stand.decide(order, stand.sign(await stand.request(order)))
+    stand.tell("the second order is charged, and its message is refused")
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await order.result()
+    except WorkflowFailureError as error:
+        chain.check(f"the order ends {error.cause}", "failed_compensated" in str(error.cause))
+    seq = {name: [line["seq"] for line in stand.done(order, name)] for name in ("reserve", "charge", "refund", "release")}
+    chain.check("simulator log: 1 reserve, 1 charge, 1 refund, 1 release", all(len(times) == 1 for times in seq.values()))
+    chain.check("in reverse order: refund before release", seq["refund"] < seq["release"])
+    chain.check(f"net charged: {stand.world.net_charged(order.id)}", stand.world.net_charged(order.id) == 0)
+    return chain
+
+
+@asynccontextmanager
+async def _stand(folder: Path, tell: Tell) -> AsyncIterator[Stand]:
+    world = SimulatedWorld(folder / "simulator.jsonl")
+    binary = find_temporal_or_none()
+    async with EmbeddedServer(binary=binary, log=folder / "temporal.log") as server, serving(world) as url:
+        tell(f"Temporal dev server at {server.address}, simulated providers at {url}")
+        settings = Settings(state_dir=folder, providers="http", providers_url=url)
+        environment = child_environment(settings, temporal_address=server.address)
+        worker = WorkerProcess(environment, folder / "worker.log")
+        client = await connect(settings, address=server.address)
+        try:
+            yield Stand(client, world, worker, settings, tell)
+        finally:
+            await worker.stop()
+
+
+def _event(order_id: str) -> OrderEvent:
+    data = {
+        "order_id": order_id,
+        "requested_by": "dana",
+        "customer": {"id": "customer-7", "email": "customer@example.com"},
+        "currency": "EUR",
+        "items": [{"sku": "tea", "quantity": 2, "unit_price_minor": 450}],
+        "total_minor": 900,
+    }
+    return validate_event(
+        {
+            "specversion": "1.0",
+            "id": uuid.uuid4().hex,
+            "source": "/demo",
+            "type": "dev.orderflow.order.placed.v1",
+            "data": data,
+        }
+    )
+
+
+def as_json(chains: list[Chain]) -> str:
+    """The chains for a machine."""
+    return json.dumps([asdict(chain) for chain in chains], indent=2)
