@@ -7,11 +7,11 @@ Every activity takes one model and gives one model (T17). This is the one place 
 import functools
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from orderflow.acts import forward_act, undo_act
 from orderflow.approval_check import check_approval
@@ -52,6 +52,11 @@ Response = TypeVar("Response")
 
 Activity = Callable[[Any], Awaitable[Any]]
 
+EVERYDAY: Final = frozenset(
+    {ErrorType.CHARGE_WINDOW_CLOSED, ErrorType.DEADLINE_PASSED, ErrorType.DECLINED, ErrorType.EFFECT_BUSY}
+)
+"""What happens in any shop on any day: no warning with a traceback in the worker's log."""
+
 
 def boundary(act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """Turn whatever `act` raises into an `ApplicationError` that says whether a retry can help (T19, T20).
@@ -84,6 +89,7 @@ def as_failure(error: OrderflowError) -> ApplicationError:
         type=error.type.value,
         non_retryable=not error.retryable,
         next_retry_delay=delay,
+        category=ApplicationErrorCategory.BENIGN if error.type in EVERYDAY else ApplicationErrorCategory.UNSPECIFIED,
     )
 
 

@@ -20,7 +20,7 @@ def check_approval(
         ApprovalRefused: with the first `Refusal` found.
     """
     if now > approval.charge_by:
-        raise ChargeWindowClosed(f"{request.step} was not begun before {approval.charge_by.isoformat()}")
+        raise ChargeWindowClosed(f"{request.step} was not begun before {approval.charge_by.isoformat()}", found_at=now)
     refusal = _not_about(request, approval) or _not_allowed(approval, verify)
     if refusal is not None:
         raise ApprovalRefused(refusal)

@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from orderflow.domain.approvals import Verdict
     from orderflow.domain.definition import Compensation, Duration, RetryPolicy, Step
-    from orderflow.domain.errors import ErrorType, permanent_types
+    from orderflow.domain.errors import PERMANENT_TYPES, ErrorType
     from orderflow.domain.orders import Reason
 
 Result = TypeVar("Result", bound=BaseModel)
@@ -72,7 +72,7 @@ class Failure:
     @property
     def is_final(self) -> bool:
         """Whether no attempt can have left an effect in doubt."""
-        return self.error in permanent_types()
+        return self.error in PERMANENT_TYPES
 
     @property
     def is_cancellation(self) -> bool:
@@ -179,7 +179,7 @@ def _retry_policy(retry: RetryPolicy | None) -> TemporalRetryPolicy:
         initial_interval=retry.initial_interval.timedelta,
         backoff_coefficient=float(retry.backoff),
         maximum_interval=retry.maximum_interval.timedelta,
-        non_retryable_error_types=sorted({*retry.non_retryable, *permanent_types()}),
+        non_retryable_error_types=sorted({*retry.non_retryable, *PERMANENT_TYPES}),
     )
 
 

@@ -79,12 +79,13 @@ class _Slot(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a slot is drawn: the middle of its upper side, and its size."""
+    """Where a slot is drawn: the middle of its upper side, its size, and where its row ends."""
 
     x: float
     y: float
     width: float
     height: float
+    foot: float
 
 
 def svg(definition: Definition) -> str:
@@ -153,7 +154,7 @@ def _places(definition: Definition, rows: Sequence[Sequence[_Slot]]) -> tuple[di
         deepest = max(heights.values())
         for number, slot in enumerate(row):
             x = width / 2 + (number - (len(row) - 1) / 2) * column
-            places[slot] = _Place(x, top, box_width, heights.get(slot, deepest))
+            places[slot] = _Place(x, top, box_width, heights.get(slot, 0), top + deepest)
         top += deepest + ROW_GAP
     return places, width, top - ROW_GAP + COLUMN_GAP
 
@@ -174,11 +175,11 @@ def _edges(definition: Definition, depths: Mapping[str, int], places: Mapping[_S
 
 
 def _curve(stops: Sequence[_Place]) -> str:
+    """Straight down through each row, bending only between rows, where no box is."""
     path = f"M{stops[0].x:g} {stops[0].y:g}"
     for before, after in pairwise(stops):
-        foot = before.y + before.height
-        bend = (foot + after.y) / 2
-        path += f"L{before.x:g} {foot:g}C{before.x:g} {bend:g} {after.x:g} {bend:g} {after.x:g} {after.y:g}"
+        bend = (before.foot + after.y) / 2
+        path += f"L{before.x:g} {before.foot:g}C{before.x:g} {bend:g} {after.x:g} {bend:g} {after.x:g} {after.y:g}"
     return path
 
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import sys
-import time
 from asyncio.subprocess import DEVNULL, STDOUT, Process
 from contextlib import suppress
 from pathlib import Path
@@ -60,6 +59,18 @@ def free_port() -> int:
         return port
 
 
+def _require_free(port: int) -> None:
+    """Otherwise the server of somebody else would answer in the place of ours."""
+    with socket.socket() as probe:
+        if os.name == "posix":  # a port that was left a moment ago is free
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            message = f"port {port} cannot be used for a Temporal dev server ({error.strerror})"
+            raise ServerUnreachable(f"{message}; stop what listens there, or choose another port") from None
+
+
 class EmbeddedServer:
     """`async with EmbeddedServer(...) as server`: a dev server at `server.address`, stopped at the end.
 
@@ -98,6 +109,8 @@ class EmbeddedServer:
 
     async def __aenter__(self) -> Self:
         """Start the server. Raises `ServerUnreachable` with its last words if it does not come up."""
+        for port in filter(None, (self._port, self._ui_port)):
+            _require_free(port)
         if self._binary is None:
             self._running = await self._download_and_start()
         else:
@@ -155,15 +168,24 @@ class EmbeddedServer:
             raise ServerUnreachable(f"no Temporal dev server could be downloaded and started: {error}") from None
 
     async def _until_ready(self, process: Process) -> None:
-        """Wait until the server answers for its namespace `default`."""
-        give_up_at = time.monotonic() + START_WITHIN
-        while process.returncode is None and time.monotonic() < give_up_at:
+        """Wait until the server answers for its namespace `default`, or has died, or had its time."""
+        answers, dies = asyncio.create_task(self._answer()), asyncio.create_task(process.wait())
+        try:
+            await asyncio.wait((answers, dies), timeout=START_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+            if not answers.done():
+                raise self._silent()
+            answers.result()
+        finally:
+            answers.cancel()
+            dies.cancel()
+
+    async def _answer(self) -> None:
+        while True:
             with suppress(ServerUnreachable, RPCError):
                 client = await connect(address=self.address, namespace="default", use_profile=False)
                 await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="default"))
                 return
             await asyncio.sleep(_PAUSE)
-        raise self._silent()
 
     async def _stop(self, process: Process) -> None:
         with suppress(ProcessLookupError):

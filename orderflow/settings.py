@@ -135,6 +135,15 @@ def provider_settings(name: str) -> Mapping[str, str]:
     return {key.removeprefix(prefix).lower(): value for key, value in os.environ.items() if key.startswith(prefix)}
 
 
+def child_environment(settings: Settings, *, temporal_address: str) -> dict[str, str]:
+    """The environment for a process of our own: `settings` and the server at that address; nothing else counts."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith((PREFIX, "TEMPORAL_"))}
+    own = {
+        PREFIX + key.upper(): str(value) for key, value in settings.model_dump(exclude_none=True).items() if value != ""
+    }
+    return {**inherited, **own, "TEMPORAL_ADDRESS": temporal_address, "TEMPORAL_NAMESPACE": "default"}
+
+
 def is_loopback(address: str) -> bool:
     """Whether `host:port` is surely this machine: 127.0.0.0/8, `[::1]` or `localhost`; no other name is looked up."""
     host = address.rpartition(":")[0] or address

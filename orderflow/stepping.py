@@ -12,15 +12,11 @@ with workflow.unsafe.imports_passed_through():
     from orderflow import dispatch
     from orderflow.contracts import StepRequest, StepResult
     from orderflow.dispatch import Failure
-    from orderflow.domain.definition import INLINE_ACTIVITIES, OnFailure, Route, Step
+    from orderflow.domain.definition import DEFAULT_ROUTE, INLINE_ACTIVITIES, OnFailure, Route, Step
     from orderflow.domain.errors import ErrorType
     from orderflow.domain.orders import Reason, StepState
     from orderflow.progress import Progress
     from orderflow.saga import Saga
-
-DEFAULT_ROUTE = "default"
-
-_WINDOW_CLOSED = Failure(Reason.APPROVAL_EXPIRED, ErrorType.CHARGE_WINDOW_CLOSED)
 
 
 class Stepping:
@@ -46,8 +42,6 @@ class Stepping:
 
     async def _perform(self, step: Step) -> StepResult | Failure:
         request = self._request(step)
-        if request.approval is not None and workflow.now() > request.approval.charge_by:
-            return _WINDOW_CLOSED
         waiting = partial(self._progress.mark, step.id, detail=dispatch.NO_WORKER_KNOWS_IT)
         came_to = await dispatch.perform(step, request, waiting)
         if isinstance(came_to, StepResult) or came_to.is_final or came_to.is_cancellation:
@@ -73,12 +67,16 @@ class Stepping:
             activity=step.activity,
             event=state.event,
             approval=state.approvals.get(step.id),
-            deadline_at=self._ready_at(step) + step.deadline.timedelta if step.deadline else None,
+            deadline_at=self.ready_at(step) + step.deadline.timedelta if step.deadline else None,
         )
 
-    def _ready_at(self, step: Step) -> datetime:
-        """When the last step that this one waited for was done, by the worker's clock, not by when we got to it."""
-        done = [self._progress.record(dependency).done_at for dependency in step.depends_on]
+    def ready_at(self, step: Step) -> datetime:
+        """When the last step that this one waited for was done, as it was recorded: not when we got to it (aware).
+
+        For a step that was tried before and has to be approved anew, when that was found out.
+        """
+        steps = [*step.depends_on, step.id]
+        done = [self._progress.record(step_id).done_at for step_id in steps]
         return max((at for at in done if at is not None), default=workflow.info().start_time)
 
     def _succeed(self, step: Step, result: StepResult) -> Failure | None:
@@ -102,7 +100,8 @@ class Stepping:
     def _fail(self, step: Step, failure: Failure) -> Failure | None:
         if failure.error == ErrorType.CHARGE_WINDOW_CLOSED:
             self._progress.state.approvals.pop(step.id, None)
-            self._progress.mark(step.id, state=StepState.WAITING, error=failure.error)
+            found_at = datetime.fromisoformat(failure.detail) if failure.detail else workflow.now()
+            self._progress.mark(step.id, state=StepState.WAITING, error=failure.error, done_at=found_at)
             return None
         if failure.error == ErrorType.DEADLINE_PASSED:
             self._skip(step, failure, "its deadline had passed, so it would have been stale")

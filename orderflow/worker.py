@@ -30,6 +30,9 @@ from orderflow.workflows import OrderWorkflow
 
 Say = Callable[[str], None]
 
+FAIL_OVER_WITHIN = timedelta(seconds=5)
+"""How long an order waits for the worker that has it in its cache before any other worker may go on with it."""
+
 
 def make_worker(
     client: Client,
@@ -49,6 +52,7 @@ def make_worker(
         max_cached_workflows=max_cached_workflows,
         max_concurrent_activities=max_concurrent_activities,
         graceful_shutdown_timeout=graceful_shutdown,
+        sticky_queue_schedule_to_start_timeout=FAIL_OVER_WITHIN,
     )
 
 
@@ -161,7 +165,10 @@ def stopped_by_signals(stopping: asyncio.Event) -> Iterator[None]:
 
 
 def _setter(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> Callable[[int, FrameType | None], None]:
-    return lambda _number, _frame: loop.call_soon_threadsafe(stopping.set) and None
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(stopping.set)
+
+    return stop
 
 
 def main() -> int:

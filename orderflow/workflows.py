@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from orderflow import dispatch
     from orderflow.admission import Rejected, read_start
+    from orderflow.asking import open_request
     from orderflow.contracts import (
         VIEW_QUERY,
         WORKFLOW_TYPE,
@@ -25,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         OrderView,
     )
     from orderflow.dispatch import Failure
-    from orderflow.domain.approvals import ApprovalRequest, Binding
+    from orderflow.domain.approvals import ApprovalRequest
     from orderflow.domain.audit import Told
     from orderflow.domain.definition import ApprovalPolicy, Step
     from orderflow.domain.errors import ErrorType
@@ -204,31 +205,10 @@ class OrderWorkflow:
         return self._progress.state.cancel_requested
 
     def _open_request(self, step: Step, policy: ApprovalPolicy) -> ApprovalRequest:
-        state, now = self._progress.state, workflow.now()
-        request = ApprovalRequest(
-            bound=Binding(
-                request_id=str(workflow.uuid4()),
-                workflow_id=workflow.info().workflow_id,
-                step=step.id,
-                payload_fingerprint=state.payload_fingerprint,
-                definition_name=state.definition.name,
-                definition_version=state.definition.version,
-                definition_fingerprint=state.definition_fingerprint,
-                state_version=state.version,
-                role=policy.role,
-                expires_at=int((now + policy.expires_in.timedelta).timestamp()),
-                charge_by=int((now + policy.charge_within.timedelta).timestamp()),
-            ),
-            approvers=policy.approvers,
-            requester=state.event.data.requested_by,
-            requester_may_approve=policy.requester_may_approve,
-            opened_at=now,
-            amount_minor=state.event.data.total_minor,
-            currency=state.event.data.currency,
-        )
-        state.request = request
-        self._progress.tell(Told.REQUEST_OPENED, step.id, request.bound.request_id)
-        return request
+        state = self._progress.state
+        state.request = open_request(state, step, policy, self._stepping.ready_at(step), workflow.now())
+        self._progress.tell(Told.REQUEST_OPENED, step.id, state.request.bound.request_id)
+        return state.request
 
     async def _take_back(self, failure: Failure) -> None:
         self._progress.stop(failure)

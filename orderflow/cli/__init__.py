@@ -1,30 +1,34 @@
 """`orderflow …`: the command line, for people; scripts rely on its exit codes (`orderflow.cli.exits`) and on `--json`.
 
-Modules that import Temporal's client (0.4 s) are imported by the verbs that need it, so that `validate`, `graph`,
-`keys` and `--help` answer at once.
+Modules that import Temporal's client (0.4 s), the settings or joserfc are imported by the verbs that need them, so that
+`validate`, `graph` and `--help` answer at once.
 """
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from orderflow.cli import definitions
+import orderflow
+from orderflow.cli import decisions, definitions, doctor, keys, orders, servers, simulator
 from orderflow.cli.exits import ExitCode, report
 
 
 class CommandLine(TyperGroup):
     """The root command: whatever goes wrong in a verb ends as one line and an exit code, never as a traceback (O01)."""
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, standalone_mode: bool = True, **extra: Any) -> NoReturn:
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run the verb that `args` (by default the process's own) names, and exit with its code."""
         arguments = list(sys.argv[1:] if args is None else args)
         try:
-            ended = super().main(arguments or ["--help"], *rest, standalone_mode=False, **extra)
+            ended = super().main(arguments or ["--help"], *rest, **(extra | {"standalone_mode": False}))
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost boundary
+            if "--debug" in arguments[:1]:
+                traceback.print_exc()
             ended = report(error, as_json="--json" in arguments)
         sys.exit(int(ended or ExitCode.DONE) if arguments else ExitCode.BAD_INPUT)
 
@@ -37,12 +41,46 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (definitions.validate, definitions.graph):
-    app.command()(verb)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(orderflow.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+) -> None:
+    """What stands before the verb."""
+
+
+for verb in (
+    servers.demo,
+    servers.dev,
+    servers.worker,
+    orders.submit,
+    orders.list_orders,
+    orders.show,
+    decisions.approve,
+    decisions.reject,
+    definitions.validate,
+    definitions.graph,
+    doctor.doctor,
+):
+    app.command(verb.__name__.removesuffix("_orders"))(verb)
+app.add_typer(keys.app)
+app.add_typer(simulator.app)
 
 
 def main() -> NoReturn:
     """Be the program `orderflow`."""
+    code: object = ExitCode.BUG
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that lacks a character gets its escape, not a crash
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except SystemExit as ended:

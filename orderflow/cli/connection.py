@@ -1,14 +1,20 @@
 """How a verb reaches Temporal: connect, do one piece of work, and say what is true when that is not possible."""
 
 import asyncio
+import shlex
+import shutil
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from temporalio.client import Client
+from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError
 
 from orderflow.cli.exits import NotReachable, Refused
 from orderflow.client import UnknownOrder, connect
+from orderflow.client.connection import DEFAULT_ADDRESS
+from orderflow.domain.errors import InvalidSettings
+from orderflow.embedded import find_temporal
 from orderflow.settings import Settings, load_settings
 
 T = TypeVar("T")
@@ -33,6 +39,28 @@ async def _work(work: Callable[[Client, Settings], Awaitable[T]], settings: Sett
     except UnknownOrder as error:
         raise Refused(f"unknown order: {error.message}") from None
     except RPCError as error:
-        raise NotReachable(
-            f"Temporal answered {error.status.name}: {error.message}; `orderflow doctor` says what is not as it should be"
-        ) from None
+        answer = f"Temporal answered {error.status.name}: {error.message}"
+        raise NotReachable(f"{answer}; `orderflow doctor` says what is not as it should be") from None
+
+
+def runnable(command: str, settings: Settings) -> str:
+    """Give a `temporal …` command that runs as it stands: with the program's own path when PATH does not lead to it."""
+    if shutil.which("temporal"):
+        return command
+    try:
+        program = find_temporal(settings.temporal_binary)
+    except InvalidSettings:  # whoever runs it may well have one
+        return command
+    return shlex.quote(str(program)) + command.removeprefix("temporal")
+
+
+def temporal_target() -> tuple[str, str]:
+    """Give `host:port` and namespace that Temporal's own profile and variables name, without connecting.
+
+    Raises `InvalidSettings` if they cannot be used.
+    """
+    try:
+        config = ClientConfigProfile.load().to_client_connect_config()
+    except (RuntimeError, OSError, ValueError) as error:
+        raise InvalidSettings(f"Temporal's own profile or TEMPORAL_* variables cannot be used: {error}") from None
+    return config.get("target_host") or DEFAULT_ADDRESS, config.get("namespace") or "default"

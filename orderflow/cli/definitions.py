@@ -18,7 +18,7 @@ PACKAGED = "the packaged definition"
 
 File = Annotated[
     str | None,
-    typer.Argument(metavar="[FILE]", help="A definition, - for standard input; else the packaged one.", show_default=False),
+    typer.Argument(metavar="[FILE]", help="A definition, - for standard input; else the packaged one."),
 ]
 
 

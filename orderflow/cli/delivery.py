@@ -7,9 +7,9 @@ from typing import Final
 
 from temporalio.client import Client
 
+from orderflow.cli.exits import Refused
 from orderflow.client import NoAnswer, OrderClosed, decide, order_status, view
 from orderflow.client.status import about
-from orderflow.cli.exits import Refused
 from orderflow.contracts import APPROVE_SIGNAL, DoorAnswer, OrderView
 from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
 from orderflow.domain.audit import Told

@@ -4,7 +4,7 @@
     1  refused: the order, or whoever decides about it, said no
     2  bad input: nothing was started
     3  something is not reachable
-    70 a bug in orderflow (sysexits.h calls it EX_SOFTWARE); ORDERFLOW_DEBUG=1 shows where
+    70 a bug in orderflow (sysexits.h calls it EX_SOFTWARE); `orderflow --debug …` shows where
 
 With `--json` the same goes to standard output as `{"error": …}`.
 """
@@ -73,7 +73,7 @@ def exit_code(error: BaseException) -> ExitCode:
         case OrderflowError():
             return ExitCode.REFUSED
         case _:
-            return ExitCode.NOT_REACHABLE if _is_of_temporal(error) else ExitCode.BUG
+            return ExitCode.BUG
 
 
 def lines(error: BaseException) -> Iterator[str]:
@@ -89,21 +89,14 @@ def lines(error: BaseException) -> Iterator[str]:
             yield _usage(error)
         case KeyboardInterrupt():
             yield "interrupted"
-        case _ if _is_of_temporal(error):
-            yield f"Temporal answered: {error}; `orderflow doctor` says what is not as it should be"
         case _:
-            yield f"a bug in orderflow: {type(error).__name__}: {error} (ORDERFLOW_DEBUG=1 shows where)"
+            yield f"a bug in orderflow: {type(error).__name__}: {error} (`orderflow --debug …` shows where)"
 
 
 def _usage(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
-    return f"{error.format_message().rstrip('.')}; see `{context.command_path if context else 'orderflow'} --help`"
-
-
-def _is_of_temporal(error: BaseException) -> bool:
-    """Whether Temporal's server or its client library refused: its error class is only there once it was imported."""
-    service = sys.modules.get("temporalio.service")
-    return service is not None and isinstance(error, service.RPCError)
+    message = error.format_message().rstrip(".").replace(": Value error, ", ": ")
+    return f"{message}; see `{context.command_path if context else 'orderflow'} --help`"
 
 
 def _as_json(error: BaseException, code: ExitCode) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-PIPED_WIDTH = 200
+PIPED_WIDTH = 4000
 """Columns where nobody looks at a screen: each record then stands on one line, for `grep`."""
 
 LONGEST_LINE = 600
@@ -32,8 +32,21 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for header in headers:
         table.add_column(header, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    console().print(table)
+        table.add_row(*map(_cell, row))
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    """Print a table without the blanks that fill its lines."""
+    screen = console()
+    with screen.capture() as captured:
+        screen.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _cell(value: object) -> Text:
+    """A value as it stands in a table; the values of a tuple stand below each other."""
+    return Text("\n".join(map(printable, value if isinstance(value, tuple) else (value,))))
 
 
 def print_fields(fields: Mapping[str, object], indent: int = 0) -> None:
@@ -44,7 +57,7 @@ def print_fields(fields: Mapping[str, object], indent: int = 0) -> None:
     for name, value in fields.items():
         if value not in (None, "", ()):
             table.add_row(" " * indent + name, Text(printable(value)))
-    console().print(table)
+    _print(table)
 
 
 def print_line(text: str = "") -> None:
@@ -72,14 +85,19 @@ def when(at: datetime) -> str:
 
 
 def age(at: datetime, now: datetime) -> str:
-    """Give how long ago `at` was, as `12s`, `5m`, `3h` or `20d`."""
-    return span(now - at)
+    """Give how long ago `at` was, in its largest whole unit: `12s`, `5m`, `3h` or `20d`."""
+    return _parts(now - at)[0]
 
 
 def span(length: timedelta) -> str:
-    """Give a length of time in its largest whole unit."""
-    seconds = max(0, int(length.total_seconds()))
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
+    """Give a length of time in its two largest whole units: `1d23h`, `5m2s` or `12s`."""
+    return "".join(_parts(length)[:2])
+
+
+def _parts(length: timedelta) -> list[str]:
+    left, parts = max(0, int(length.total_seconds())), []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts or unit == "s":
+            parts.append(f"{count}{unit}")
+    return parts

@@ -22,7 +22,15 @@ DEFAULT_ADDRESS = "localhost:7233"
 _ONE_TRY = timedelta(seconds=5)
 _PAUSE = 1.0
 _QUOTED_REASON = re.compile(r'(?:message|error): "([^"]+)"')
-_REFUSED = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
+_UNREACHABLE = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,  # how the SDK reports that its own deadline passed
+        RPCStatusCode.PERMISSION_DENIED,
+        RPCStatusCode.UNAUTHENTICATED,
+    }
+)
 
 
 class ServerUnreachable(TransientError):
@@ -83,7 +91,7 @@ def reachable(client: Client) -> Iterator[None]:
     try:
         yield
     except RPCError as error:
-        if error.status is RPCStatusCode.UNAVAILABLE or error.status in _REFUSED:
+        if error.status in _UNREACHABLE:
             raise _unreachable(address_of(client), error.message) from None
         if error.status is RPCStatusCode.NOT_FOUND and "namespace" in error.message.casefold():
             raise InvalidSettings(_no_namespace(client), path="TEMPORAL_NAMESPACE") from None

@@ -126,15 +126,16 @@ async def view(client: Client, order: str, *, patience: float = 5) -> OrderView:
         NoAnswer: if no worker answers; says so if its workflow task is failing (T16).
     """
     handle = client.get_workflow_handle(order)
+    limit = timedelta(seconds=patience)
     try:
         with about(client, order):
-            answer: OrderView = await handle.query(
-                VIEW_QUERY, result_type=OrderView, rpc_timeout=timedelta(seconds=patience)
-            )
-            return answer
-    except RPCError as error:
-        if error.status not in _SILENT:
-            raise
+            try:
+                answer: OrderView = await handle.query(VIEW_QUERY, result_type=OrderView, rpc_timeout=limit)
+            except RPCError as error:
+                if error.status not in _SILENT:
+                    raise
+            else:
+                return answer
     except WorkflowQueryFailedError as error:
         raise UnknownOrder(f"{order} is no order: {error}") from None
     except ValidationError:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType, PendingActivityState, WorkflowTaskFailedCause
@@ -17,6 +18,7 @@ from orderflow.client.connection import reachable
 from orderflow.client.search_attributes import REASON, STAGE
 from orderflow.domain.errors import InvalidInput
 
+_PATIENCE = timedelta(seconds=5)
 _RECENT_EVENTS = 20
 _LONGEST_MESSAGE = 300
 
@@ -88,7 +90,7 @@ class OrderStatus:
 async def order_status(client: Client, order: str) -> OrderStatus:
     """Describe `order`. Raises `UnknownOrder` if there is none."""
     with about(client, order):
-        found = await client.get_workflow_handle(order).describe()
+        found = await client.get_workflow_handle(order).describe(rpc_timeout=_PATIENCE)
         described = found.raw_description
         attempt = described.pending_workflow_task.attempt
         failure = await _last_task_failure(client, found.id, found.run_id) if attempt > 1 else None
@@ -111,7 +113,8 @@ async def _last_task_failure(client: Client, order: str, run_id: str) -> TaskFai
             namespace=client.namespace,
             execution=WorkflowExecution(workflow_id=order, run_id=run_id),
             maximum_page_size=_RECENT_EVENTS,
-        )
+        ),
+        timeout=_PATIENCE,
     )
     return _failure_in(recent.history.events)
 

@@ -15,6 +15,11 @@ def packaged_definitions() -> tuple[bytes, ...]:
     return tuple(file.read_bytes() for file in _json_files(files(__name__)))
 
 
+def load_packaged(catalogue: StepCatalogue) -> Definition:
+    """The definition that this package ships for orders: the default wherever none is named."""
+    return _load(next(_json_files(files(__name__))), catalogue)
+
+
 def load_published(catalogue: StepCatalogue, folder: Path | None = None) -> Mapping[str, Definition]:
     """Every shipped definition and every `*.json` of `folder`, by fingerprint.
 

@@ -26,8 +26,9 @@
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class ErrorType(StrEnum):
@@ -145,9 +146,13 @@ class ApprovalRefused(OrderflowError):
 
 
 class ChargeWindowClosed(OrderflowError):
-    """Nothing was claimed before `charge_by`; the effect needs a new approval."""
+    """Nothing was claimed before `charge_by`; the effect needs a new approval. `detail` is when that was found out."""
 
     type = ErrorType.CHARGE_WINDOW_CLOSED
+
+    def __init__(self, message: str, *, found_at: datetime | None = None) -> None:
+        super().__init__(message)
+        self.detail = found_at.isoformat() if found_at else None
 
 
 class DeadlinePassed(OrderflowError):
@@ -204,11 +209,9 @@ class LedgerUnavailable(TransientError):
     type = ErrorType.LEDGER_UNAVAILABLE
 
 
-def permanent_types() -> frozenset[str]:
-    """The type strings of every error that no retry can help: what a retry policy lists as non-retryable."""
-    return frozenset(leaf.type.value for leaf in _leaves(OrderflowError) if not leaf.retryable)
+def _kinds(root: type[OrderflowError]) -> list[type[OrderflowError]]:
+    return [kind for child in root.__subclasses__() for kind in (child, *_kinds(child))]
 
 
-def _leaves(root: type[OrderflowError]) -> list[type[OrderflowError]]:
-    children = root.__subclasses__()
-    return [root, *(leaf for child in children for leaf in _leaves(child))] if children else [root]
+PERMANENT_TYPES: Final = frozenset(kind.type.value for kind in _kinds(OrderflowError) if not kind.retryable)
+"""The type strings that no retry can help; made once from the tree above, so that no later subclass changes it (T35)."""

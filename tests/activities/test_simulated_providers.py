@@ -171,6 +171,17 @@ async def test_faults_strike_settled_keys_without_undoing_them(
     assert backend.outcomes(asked).count("done") == 1
 
 
+@pytest.mark.parametrize("kind", ["decline", "pending"])
+async def test_what_is_done_is_neither_declined_nor_pending_later(backend: Backend, order: str, kind: str) -> None:
+    """Such a fault passes over a repeated call and waits for a key that is new."""
+    first, second = act("charge", order), act("charge", order, step="second")
+    done = await do(backend, first)
+    backend.fault(kind, "charge", order)
+
+    assert await do(backend, first) == done
+    assert isinstance(await do(backend, second), FIRST_ANSWER[kind])
+
+
 async def test_pending_settles_after_as_many_lookups_as_ordered(backend: Backend, order: str) -> None:
     """Pending is never done by itself: nothing is charged until a lookup says so, under one reference."""
     backend.fault("pending", "charge", order, times=2)
@@ -189,6 +200,18 @@ async def test_pending_settles_after_as_many_lookups_as_ordered(backend: Backend
     assert [again, *looked] == [pending, pending, pending, done, done]
     assert charged == [0, 0, 0, 10_00, 10_00]
     assert backend.outcomes(asked).count("done") == 1
+    assert isinstance(await do(backend, act("charge", order, step="second")), Done)  # its times are lookups, not acts
+
+
+async def test_a_pending_reservation_holds_its_stock(backend: Backend, order: str) -> None:
+    """What is promised to one order is not promised to the next."""
+    backend.fault("pending", "reserve", order)
+    first = act("reserve", order, quantity=600)
+
+    await do(backend, first)
+
+    assert backend.world.stock(f"sku-{order}") == 400
+    assert await do(backend, act("reserve", order, quantity=600, step="second")) == Refused(code="out_of_stock")
 
 
 async def test_inventory_declines_what_is_not_in_stock(backend: Backend, order: str) -> None:

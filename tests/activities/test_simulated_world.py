@@ -14,6 +14,9 @@ from pydantic import ValidationError
 from orderflow.domain.effects import Absent, Busy, Done, Refused, Unknown
 from orderflow.domain.errors import InvalidInput
 from orderflow.providers.simulated import PROVIDERS, Fault, SimulatedWorld
+from orderflow.providers.simulation import rules
+from orderflow.providers.simulation.books import Books
+from orderflow.providers.simulation.journal import Journal
 from tests.support.providers import Backend, act, do, seen, within
 
 
@@ -84,7 +87,7 @@ def test_a_removed_file_is_an_empty_world(world: SimulatedWorld) -> None:
 
 
 async def test_a_delay_whose_process_died_is_absent_after_its_time(world: SimulatedWorld, order: str) -> None:
-    """A started act blocks its key while it may still act, and no longer: whoever delayed it is gone."""
+    """A started act blocks its key while it may still act, and no longer; once said to be absent it never acts."""
     here = Backend(world, {name: world.provider(name) for name in PROVIDERS})
     here.fault("delay", "charge", order, milliseconds=60_000)
     asked = act("charge", order)
@@ -99,6 +102,9 @@ async def test_a_delay_whose_process_died_is_absent_after_its_time(world: Simula
     later = Backend(revived, {name: revived.provider(name) for name in PROVIDERS})
 
     assert await within(later.of(asked).lookup(asked)) == Absent()
+    with Journal(world.path, Books).turn() as turn:  # the sleeper was only slow, and wakes up now
+        assert isinstance(rules.perform(turn, asked, started=2).answer, Unknown)
+    assert revived.net_charged(order) == 0
     assert isinstance(await do(later, asked), Done)
 
 
@@ -168,6 +174,8 @@ def act(provider, operation, key, order):
 async def main():
     world = SimulatedWorld(path)
     inventory, payments = world.provider("inventory"), world.provider("payments")
+    print("ready", flush=True)
+    sys.stdin.readline()
     for number in range(count):
         await inventory.perform(act("inventory", "reserve", f"{name}-{number}", name))
         await payments.perform(act("payments", "charge", f"shared-{number}", "shared"))
@@ -177,7 +185,22 @@ asyncio.run(main())
 
 
 def _actor(name: str, path: Path, count: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", ACTOR, name, str(path), str(count)], stderr=subprocess.PIPE)
+    """A process that is ready to act, and begins when it is told to."""
+    actor = subprocess.Popen(
+        [sys.executable, "-c", ACTOR, name, str(path), str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    if actor.stdout is not None:
+        actor.stdout.readline()
+    return actor
+
+
+def _begin(actor: subprocess.Popen[bytes]) -> None:
+    if actor.stdin is not None:
+        actor.stdin.write(b"\n")
+        actor.stdin.flush()
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> int:
@@ -189,6 +212,8 @@ async def _ended(process: subprocess.Popen[bytes]) -> int:
 async def test_processes_share_one_world_exactly(world: SimulatedWorld) -> None:
     """Two processes, 50 reservations each and the same 50 charges: stock, money and numbering are exact."""
     actors = [_actor(name, world.path, 50) for name in ("a", "b")]
+    for actor in actors:
+        _begin(actor)
 
     assert [await _ended(actor) for actor in actors] == [0, 0]
 
@@ -203,6 +228,7 @@ async def test_processes_share_one_world_exactly(world: SimulatedWorld) -> None:
 async def test_a_killed_process_leaves_a_usable_log(world: SimulatedWorld, order: str) -> None:
     """SIGKILL in the middle of its work: the others go on at once, and every line that was written counts."""
     actor = _actor("victim", world.path, 100_000)
+    _begin(actor)
     await seen(lambda: len(world.log()) >= 20)
     actor.send_signal(signal.SIGKILL)
     assert await _ended(actor) == -signal.SIGKILL

@@ -1,6 +1,7 @@
 """The simulator as a server: what it answers to people and to junk, and that it ends and starts again as asked."""
 
 import asyncio
+import json
 import signal
 import socket
 import subprocess
@@ -150,6 +151,17 @@ async def test_an_act_that_contradicts_itself_is_refused(
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("$.")
     assert asked["key"] not in (await client.get("/log")).text
+
+
+async def test_an_act_with_two_amounts_is_refused(client: httpx2.AsyncClient) -> None:
+    """A member that appears twice means nothing, though each parser would choose one (W14)."""
+    asked = body()
+    content = json.dumps(asked).removesuffix("}") + ',"amount_minor":1}'
+
+    answer = await client.post("/payments/acts", content=content, headers=JSON | {"Idempotency-Key": asked["key"]})
+
+    assert answer.status_code == 400
+    assert "more than once" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["/payments/acts", "/payments/acts?since=now", "/payments/acts?since=2026-01-01"])

@@ -1,19 +1,22 @@
-"""What ledger tests share: acts, a provider whose log is the truth, and a ledger that dies, waits or is watched."""
+"""What ledger tests share: acts, a store for each call, and a ledger that dies, waits or is watched."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from orderflow.domain.effects import Absent, Act, Done, Found, Listed, Performed, Undone
+from orderflow.domain.effects import Act, EffectState, Pending
 from orderflow.domain.intents import Direction, digest, idempotency_key
 from orderflow.domain.strict_json import JsonValue
-from orderflow.ledger import EffectLedger
+from orderflow.ledger import EffectLedger, EffectRecord
+from orderflow.ledger.effects import EffectStore
+from orderflow.ledger.sqlite import SqliteLedger
+from tests.support.bank import Bank, Killed
 
 NO_TIME = timedelta(0)
 LONG = timedelta(minutes=5)
+PATIENT = timedelta(seconds=20)
 
 
 def charge(workflow_id: str = "order-1", amount_minor: int = 1000) -> Act:
@@ -41,96 +44,58 @@ def _act(workflow_id: str, direction: Direction, operation: str, amount_minor: i
     )
 
 
-class Killed(BaseException):
-    """Stands for a process that is gone: nothing below an entry point catches it."""
+CHARGE = charge()
+REFUND = refund()
+PENDING = Pending(reference="ch_1")
 
 
-@dataclass
-class Told:
-    """How a bank answers one call: acts first or not, waits, then answers or raises."""
-
-    answer: Found | BaseException
-    acts: bool = False
-    gate: asyncio.Event | None = None
+async def opened_ledger(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
+    """A ledger of one test's own: `ledger = pytest.fixture(opened_ledger)`."""
+    ledger = await SqliteLedger.open(tmp_path / "ledger.db")
+    yield ledger
+    await ledger.aclose()
 
 
-@dataclass
-class Bank:
-    """A provider that acts *each* time it is asked, so that a second call is a second charge in `log`.
+async def perform(
+    ledger: EffectLedger,
+    bank: Bank,
+    act: Act = CHARGE,
+    *,
+    lease: timedelta = NO_TIME,
+    patience: timedelta = NO_TIME,
+    claim_by: datetime | None = None,
+    admit: Callable[[], None] | None = None,
+) -> EffectRecord:
+    """Charge through a store of its own, as a new process would."""
+    store = EffectStore(ledger, poll_interval=0.001)
+    return await store.perform(
+        act, bank, holder="worker", lease=lease, patience=patience, claim_by=claim_by, admit=admit
+    )
 
-    `told` are the answers to perform and undo, one a call, then it does as it should; `finds` the same for lookups.
-    """
 
-    told: deque[Told] = field(default_factory=deque)
-    finds: deque[Found | BaseException] = field(default_factory=deque)
-    log: list[tuple[str, str, int]] = field(default_factory=list)
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    entered: asyncio.Event = field(default_factory=asyncio.Event)
-    on_call: Callable[[], None] = lambda: None
+async def undo(
+    ledger: EffectLedger, bank: Bank, *, lease: timedelta = NO_TIME, patience: timedelta = NO_TIME
+) -> EffectRecord:
+    """Refund through a store of its own."""
+    store = EffectStore(ledger, poll_interval=0.001)
+    return await store.undo(REFUND, CHARGE, bank, holder="worker", lease=lease, patience=patience)
 
-    async def perform(self, act: Act) -> Performed:
-        answer: Performed = await self._answer("perform", act.key, lambda: self._charge(act))
-        return answer
 
-    async def lookup(self, act: Act) -> Found:
-        self.calls.append(("lookup", act.key))
-        if self.finds:
-            found = self.finds.popleft()
-            if isinstance(found, BaseException):
-                raise found
-            return found
-        return self._truth(act.key)
+async def settle(ledger: EffectLedger, bank: Bank, *, void: bool, patience: timedelta = NO_TIME) -> EffectRecord | None:
+    """Take the last look through a store of its own."""
+    store = EffectStore(ledger, poll_interval=0.001)
+    return await store.settle(CHARGE, bank, holder="worker", lease=NO_TIME, patience=patience, void=void)
 
-    async def undo(self, undo: Act, of: Act) -> Performed:
-        answer: Performed = await self._answer("undo", undo.key, lambda: self._refund(undo, of))
-        return answer
 
-    async def list(self, since: datetime) -> list[Listed] | None:
-        return None
+async def state_of(ledger: EffectLedger, key: str = CHARGE.key) -> EffectState | None:
+    """Where the ledger says that the effect stands."""
+    record = await ledger.get(key)
+    return record.state if record else None
 
-    async def aclose(self) -> None:
-        return None
 
-    def refunded_by_hand(self, of: Act, amount_minor: int) -> None:
-        self.log.append(("by hand", of.key, -amount_minor))
-
-    def acts(self, operation: str) -> int:
-        return sum(done == operation for done, _, _ in self.log)
-
-    def net(self) -> int:
-        return sum(amount for _, _, amount in self.log)
-
-    async def _answer(self, method: str, key: str, act: Callable[[], Done]) -> Any:
-        self.calls.append((method, key))
-        self.on_call()
-        told = self.told.popleft() if self.told else None
-        done = act() if told is None or told.acts else None
-        self.entered.set()
-        if told is None:
-            return done
-        if told.gate is not None:
-            await told.gate.wait()
-        if isinstance(told.answer, BaseException):
-            raise told.answer
-        return told.answer
-
-    def _charge(self, act: Act) -> Done:
-        self.log.append((act.operation, act.key, act.amount_minor or 0))
-        return Done(reference=f"ref-{act.key}", amount_minor=act.amount_minor, result={"receipt": act.key})
-
-    def _refund(self, undo: Act, of: Act) -> Done:
-        left = sum(amount for _, key, amount in self.log if key in (of.key, undo.key))
-        if left:
-            self.log.append((undo.operation, undo.key, -left))
-        return Done(reference=f"ref-{undo.key}", amount_minor=left)
-
-    def _truth(self, key: str) -> Found:
-        amounts = [amount for _, logged, amount in self.log if logged == key]
-        if not amounts:
-            return Absent()
-        if amounts[0] > 0 and sum(amounts) == 0:
-            return Undone(reference=f"ref-{key}", amount_minor=0)
-        return Done(reference=f"ref-{key}", amount_minor=abs(amounts[0]), result={"receipt": key})
+async def endings(ledger: EffectLedger) -> list[str | None]:
+    """How the attempts at the order's effects ended."""
+    return [attempt.ended for attempt in await ledger.attempts("order-1")]
 
 
 class WatchedLedger:

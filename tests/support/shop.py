@@ -4,37 +4,52 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
 from orderflow.activities import OrderActivities
-from orderflow.catalogue import Catalogue, load_catalogue
-from orderflow.contracts import DECIDE_UPDATE, APPROVE_SIGNAL, DoorAnswer, OrderInput, OrderView
+from orderflow.catalogue import Catalogue, StepKind, load_catalogue
+from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
 from orderflow.definitions import packaged_definitions
 from orderflow.domain.approvals import Claims, Decision
 from orderflow.domain.definition import Definition, load_definition
 from orderflow.domain.effects import Provider
 from orderflow.domain.events import OrderEvent, workflow_id
-from orderflow.domain.orders import Stage
+from orderflow.domain.orders import FINAL, Stage
 from orderflow.ledger.effects import EffectStore
 from orderflow.ledger.sqlite import SqliteLedger
-from orderflow.providers.simulated import PROVIDERS, Fault, SimulatedWorld
+from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.signing import ApproverKey, KeyRegistry, decision_for
 from orderflow.worker import make_worker
 from orderflow.workflows import OrderWorkflow
+from tests.support.gates import Gate, GatedProvider, Gates
+from tests.support.invariants import Books, check_books
+
+Change = Callable[[dict[str, Any]], None]
 
 PATIENCE = 20.0
 """Seconds that any wait of a test may take."""
 
-ROLES = {"alice": ("finance",), "bob": ("finance",), "carol": ("operator",), "dana": ("finance",)}
+ROLES = {
+    "alice": ("finance",),
+    "bob": ("finance",),
+    "carol": ("operator",),
+    "dana": ("finance",),
+    "rita": ("finance",),
+    "eve": ("finance",),
+}
+REVOKED = "rita"
+UNREGISTERED = "eve"
+"""Everybody has a key; the set of approvers holds that of `REVOKED` as such, and nothing of `UNREGISTERED`."""
 
 
 def cached_workflows() -> int:
@@ -42,7 +57,7 @@ def cached_workflows() -> int:
     return int(os.environ.get("ORDERFLOW_TEST_MAX_CACHED_WORKFLOWS", "1000"))
 
 
-def order_event(**changes: Any) -> OrderEvent:
+def order_event(*, event_id: str | None = None, **changes: Any) -> OrderEvent:
     """A valid event with an id of its own; `changes` are members of `data`."""
     data = {
         "order_id": "A-1",
@@ -55,7 +70,7 @@ def order_event(**changes: Any) -> OrderEvent:
     }
     event = {
         "specversion": "1.0",
-        "id": uuid.uuid4().hex,
+        "id": event_id or uuid.uuid4().hex,
         "source": "/shop",
         "type": "dev.orderflow.order.placed.v1",
         "data": data,
@@ -63,7 +78,12 @@ def order_event(**changes: Any) -> OrderEvent:
     return OrderEvent.model_validate_json(json.dumps(event))
 
 
-def packaged(catalogue: Catalogue, change: Callable[[dict[str, Any]], None] | None = None) -> Definition:
+def order_of(event: OrderEvent) -> str:
+    """The Workflow ID of the order of `event`."""
+    return workflow_id(event.source, event.id)
+
+
+def packaged(catalogue: Catalogue, change: Change | None = None) -> Definition:
     """The packaged definition; `change` may alter its JSON first."""
     value = json.loads(packaged_definitions()[0])
     if change is not None:
@@ -72,7 +92,7 @@ def packaged(catalogue: Catalogue, change: Callable[[dict[str, Any]], None] | No
 
 
 def quick(value: dict[str, Any]) -> None:
-    """Shorten the pauses and timeouts of a definition, for servers that do not skip time."""
+    """Shorten the pauses and timeouts of a definition: three attempts of 3 seconds, 1 second apart."""
     for step in value["steps"]:
         for policy in (step, step.get("compensation") or {}):
             if "retry" in policy:
@@ -87,41 +107,97 @@ class Shop:
     client: Client
     world: SimulatedWorld
     ledger: SqliteLedger
-    activities: OrderActivities
+    catalogue: Catalogue
     definition: Definition
     keys: dict[str, ApproverKey]
+    registry: KeyRegistry
+    published: set[str]
+    special: Mapping[str, Provider]
     task_queue: str
+    gates: Gates = field(default_factory=Gates)
+    orders: list["Order"] = field(default_factory=list)
+    running: Worker | None = None
 
-    def worker(self, **options: Any) -> Worker:
+    @cached_property
+    def activities(self) -> OrderActivities:
+        """The activities of this shop's workers."""
+        return self.activities_with()
+
+    def worker(self, activities: OrderActivities | None = None, **options: Any) -> Worker:
         """A worker of this shop that is not running yet."""
         options.setdefault("graceful_shutdown", timedelta(seconds=5))
-        return make_worker(
-            self.client,
-            self.activities,
-            task_queue=self.task_queue,
-            max_cached_workflows=cached_workflows(),
-            **options,
+        options.setdefault("max_cached_workflows", cached_workflows())
+        return make_worker(self.client, activities or self.activities, task_queue=self.task_queue, **options)
+
+    def activities_with(
+        self, *, catalogue: Catalogue | None = None, without: Collection[str] = ()
+    ) -> OrderActivities:
+        """The activities of a worker that knows other kinds of step, or has no provider for some of them."""
+        known = catalogue or self.catalogue
+        providers = {name: provider for name, provider in self.providers(known).items() if name not in without}
+        return OrderActivities(
+            effects=EffectStore(self.ledger, poll_interval=0.05),
+            providers=providers,
+            catalogue=known,
+            verify=self.registry.verify,
+            published=self.published,
+            worker="test",
         )
+
+    def providers(self, catalogue: Catalogue) -> dict[str, Provider]:
+        """A provider behind this shop's gates for each name in `catalogue`: of its world, or a special one."""
+        names = {kind.provider for kind in catalogue.kinds.values()}
+        return {name: GatedProvider(self.special.get(name) or self.world.provider(name), self.gates) for name in names}
+
+    def define(self, value: dict[str, Any]) -> Definition:
+        """Load a definition from its JSON value and publish it at this shop's workers."""
+        definition = load_definition(json.dumps(value).encode(), self.catalogue)
+        self.published.add(definition.fingerprint)
+        return definition
+
+    def fault(self, kind: str, operation: str, order: str | None = None, **more: Any) -> None:
+        """Order a fault at the providers, see `Fault`."""
+        self.world.add_fault(Fault.model_validate({"kind": kind, "operation": operation, "order": order, **more}))
+
+    def hold(self, operation: str, order: str | None = None, *, after: bool = False) -> Gate:
+        """Let calls of `operation` wait before they act, or `after` it before they are answered."""
+        return self.gates.close(operation, order, after=after)
 
     async def start(self, event: OrderEvent | None = None, definition: Definition | None = None) -> "Order":
         """Start an order."""
         event = event or order_event()
+        stage = SearchAttributePair(SearchAttributeKey.for_keyword(STAGE_ATTRIBUTE), Stage.RUNNING.value)
         handle = await self.client.start_workflow(
             OrderWorkflow.run,
             OrderInput(event=event, definition=definition or self.definition),
-            id=workflow_id(event.source, event.id),
+            id=order_of(event),
             task_queue=self.task_queue,
+            search_attributes=TypedSearchAttributes([stage]),
         )
-        return Order(self, handle, event)
+        order = Order(self, handle, event, definition or self.definition)
+        self.orders.append(order)
+        return order
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an order ended: Temporal's status, what `result` gave or raised, and the view."""
+
+    status: WorkflowExecutionStatus
+    result: Any
+    cause: BaseException | None
+    view: OrderView
 
 
 @dataclass
 class Order:
-    """One running order, and what people may do to it."""
+    """One running order, and what people may do to it. `exempt` names invariants that do not hold for it."""
 
     shop: Shop
     handle: WorkflowHandle[Any, Any]
     event: OrderEvent
+    definition: Definition
+    exempt: set[str] = field(default_factory=set)
 
     @property
     def id(self) -> str:
@@ -134,14 +210,17 @@ class Order:
             return await self.handle.query(OrderWorkflow.view)
 
     async def until(self, *stages: Stage) -> OrderView:
-        """Wait for one of these stages."""
-        return await self.when(lambda view: view.stage in stages)
+        """Wait for one of these stages; fail at once in a final one that is none of them."""
+        view = await self.when(lambda view: view.stage in {*stages, *FINAL})
+        if view.stage not in stages:
+            raise AssertionError(f"{view.stage} ({view.reason}: {view.detail}) instead of {' or '.join(stages)}")
+        return view
 
-    async def when(self, condition: Callable[[OrderView], bool]) -> OrderView:
+    async def when(self, condition: Callable[[OrderView], Any]) -> OrderView:
         """Wait until the view is as wanted."""
         async with asyncio.timeout(PATIENCE):
             while not condition(view := await self.view()):
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.01)
             return view
 
     async def token(self, who: str = "alice", decision: Decision = Decision.APPROVE, **changes: Any) -> str:
@@ -154,17 +233,47 @@ class Order:
 
     async def approve(self, who: str = "alice", **changes: Any) -> None:
         """Send an approval through the signal."""
-        await self.handle.signal(APPROVE_SIGNAL, {"approval": await self.token(who, **changes)})
+        await self.send(await self.token(who, **changes))
+
+    async def send(self, token: str) -> None:
+        """Send a decision through the signal."""
+        async with asyncio.timeout(PATIENCE):
+            await self.handle.signal(APPROVE_SIGNAL, {"approval": token})
 
     async def decide(self, token: str) -> DoorAnswer:
         """Send a decision through the update and give the verdict."""
         async with asyncio.timeout(PATIENCE):
             return await self.handle.execute_update(DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer)
 
+    async def cancel(self) -> None:
+        """Ask Temporal to cancel the order; it may end at its own pace."""
+        async with asyncio.timeout(PATIENCE):
+            await self.handle.cancel()
+
     async def result(self) -> Any:
         """The outcome of a completed order; raises what the order failed with."""
         async with asyncio.timeout(PATIENCE):
             return await self.handle.result()
+
+    async def ending(self) -> Ending:
+        """Wait for the end, whatever it is."""
+        result, cause = None, None
+        try:
+            result = await self.result()
+        except WorkflowFailureError as error:
+            cause = error.cause
+        status = (await self.handle.describe()).status or WorkflowExecutionStatus.RUNNING
+        return Ending(status, result, cause, await self.view())
+
+    async def books(self) -> Books:
+        """Everything that is known of this order now."""
+        async with asyncio.timeout(PATIENCE):
+            history = await self.handle.fetch_history()
+        lines = [line for line in self.shop.world.log() if line.get("workflow_id") == self.id]
+        effects = await self.shop.ledger.effects(self.id)
+        described = await self.handle.describe()
+        attributes = {pair.key.name: pair.value for pair in described.typed_search_attributes}
+        return Books(history, tuple(lines), await self.view(), tuple(effects), self.definition, attributes)
 
 
 @asynccontextmanager
@@ -172,28 +281,53 @@ async def open_shop(
     client: Client,
     folder: Path,
     *,
-    change: Callable[[dict[str, Any]], None] | None = None,
-    providers: dict[str, Provider] | None = None,
+    change: Change | None = None,
+    providers: Mapping[str, Provider] | None = None,
+    kinds: Iterable[StepKind] = (),
 ) -> AsyncIterator[Shop]:
-    """A shop with a ledger and a world of its own in `folder`; its worker is not running yet."""
-    catalogue = load_catalogue([])
+    """A shop with a ledger and a world of its own in `folder`; its worker is not running yet.
+
+    Its definition is the packaged one after `change`; `kinds` are kinds of step besides the built-in ones; `providers`
+    take the place of simulated ones.
+    """
+    catalogue = Catalogue({**load_catalogue([]).kinds, **{kind.activity: kind for kind in kinds}})
     definition = packaged(catalogue, change)
-    world = SimulatedWorld(folder / "simulator.jsonl")
-    ledger = await SqliteLedger.open(folder / "ledger.db")
     keys = {name: ApproverKey.new(name, roles) for name, roles in ROLES.items()}
-    registry = KeyRegistry()
-    for key in keys.values():
-        registry = registry.with_added(key.public_jwk())
-    activities = OrderActivities(
-        effects=EffectStore(ledger, poll_interval=0.05),
-        providers={name: world.provider(name) for name in PROVIDERS} | (providers or {}),
+    shop = Shop(
+        client=client,
+        world=SimulatedWorld(folder / "simulator.jsonl"),
+        ledger=await SqliteLedger.open(folder / "ledger.db"),
         catalogue=catalogue,
-        verify=registry.verify,
+        definition=definition,
+        keys=keys,
+        registry=_registry(keys),
         published={definition.fingerprint},
-        worker="test",
+        special=providers or {},
+        task_queue=f"orders-{uuid.uuid4().hex[:8]}",
     )
     try:
-        yield Shop(client, world, ledger, activities, definition, keys, f"orders-{uuid.uuid4().hex[:8]}")
+        yield shop
     finally:
-        await world.aclose()
-        await ledger.aclose()
+        await shop.world.aclose()
+        await shop.ledger.aclose()
+
+
+@asynccontextmanager
+async def open_for_business(client: Client, folder: Path, **options: Any) -> AsyncIterator[Shop]:
+    """A shop (see `open_shop`) with a running worker; when it closes, the books of all its orders are checked."""
+    async with open_shop(client, folder, **options) as shop, shop.worker() as shop.running:
+        yield shop
+        await check_orders(shop)
+
+
+async def check_orders(shop: Shop) -> None:
+    """Check the invariants of every order of `shop`, and that its worker still runs (I-6)."""
+    for order in shop.orders:
+        await check_books(await order.books(), order.exempt)
+    if shop.running is not None and not shop.running.is_running:
+        raise AssertionError("I-6: the worker is dead")
+
+
+def _registry(keys: dict[str, ApproverKey]) -> KeyRegistry:
+    members = [key.public_jwk() | {"revoked": name == REVOKED} for name, key in keys.items() if name != UNREGISTERED]
+    return KeyRegistry.from_jwks(json.dumps({"keys": members}).encode(), "the shop's approvers")

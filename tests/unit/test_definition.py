@@ -7,7 +7,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from orderflow.definitions import load_published, packaged_definitions
 from orderflow.domain.definition import Definition, check_definition, load_definition
-from orderflow.domain.errors import ErrorType, InvalidDefinition, InvalidInput, permanent_types
+from orderflow.domain.errors import PERMANENT_TYPES, InvalidDefinition, InvalidInput
 from orderflow.domain.intents import digest
 from tests.definitions import CATALOGUE, SHIPPED, graph, load, shipped
 
@@ -23,7 +23,7 @@ def test_no_shipped_retry_repeats_a_permanent_error() -> None:
     """Every policy, also of compensations, lists every type that no retry can help, and none that one can (T18)."""
     policies = [policy.retry for step in load(SHIPPED).steps for policy in (step, step.compensation) if policy]
     for retry in filter(None, policies):
-        assert set(retry.non_retryable) == permanent_types() - {ErrorType.UNEXPECTED}
+        assert set(retry.non_retryable) == PERMANENT_TYPES
 
 
 def test_the_fingerprint_depends_on_meaning_not_on_layout() -> None:

@@ -1,13 +1,18 @@
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from orderflow.domain.definition import MAX_BYTES, MAX_STEPS, load_definition
+from orderflow.domain.definition import MAX_BYTES, load_definition
 from orderflow.domain.errors import InvalidDefinition
 from tests.definitions import APPROVAL, CATALOGUE, COMPENSATION, SHIPPED, load, refused, shipped
 from tests.order_events import ABSENT
 
-TOO_MANY = [{"id": f"s{number}", "activity": "validate_order"} for number in range(MAX_STEPS + 1)]
+TOO_MANY = [{"id": f"s{n}", "activity": "validate_order", "depends_on": [f"s{n + 1}"]} for n in range(1500)]
+"""A chain that would be deeper than Python's stack, if it were followed."""
 RETRY = SHIPPED["steps"][3]["retry"]
 
 FAULTS: list[tuple[str, object, str]] = [
@@ -207,3 +212,24 @@ def test_a_duplicate_key_inside_a_step_is_told_with_its_path() -> None:
     with pytest.raises(InvalidDefinition, match='"deadline" appears more than once') as error:
         load_definition(raw, CATALOGUE)
     assert error.value.path == "$.steps[4]"
+
+
+def every_path(value: object, path: str = "$") -> Iterator[str]:
+    """The JSON path of every value inside `value`."""
+    parts = enumerate(value) if isinstance(value, list) else value.items() if isinstance(value, dict) else ()
+    for key, part in parts:
+        inner = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}"
+        yield inner
+        yield from every_path(part, inner)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["charge", "PT1S"])
+ANY_JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(every_path(SHIPPED), key=len)), ANY_JSON, min_size=1, max_size=3))
+def test_whatever_stands_anywhere_in_a_definition_it_is_loaded_or_refused(changes: dict[str, object]) -> None:
+    """No value at any place ends in another error than `InvalidDefinition`."""
+    innermost_first = dict(sorted(changes.items(), key=lambda change: -len(change[0])))
+    with suppress(InvalidDefinition):
+        load(shipped(innermost_first))

@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 from hypothesis import given
@@ -71,8 +72,8 @@ def test_no_box_covers_another_and_no_edge_runs_through_one(edges: Edges) -> Non
     for number, one in enumerate(boxes):
         assert not any(overlap(one, other) for other in boxes[number + 1 :])
     for path in paths:
-        for straight in straights(path)[1:]:
-            assert not any(overlap(straight, box) for box in boxes)
+        for part in parts(path)[1:]:
+            assert not any(overlap(part, box) for box in boxes)
 
 
 def test_steps_stand_below_what_they_follow_from() -> None:
@@ -93,9 +94,7 @@ def overlap(one: tuple[float, float, float, float], other: tuple[float, float, f
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def straights(path: str) -> list[tuple[float, float, float, float]]:
-    """The straight parts of an edge, as rectangles. The first lies behind the box that the edge comes from."""
+def parts(path: str) -> list[tuple[float, float, float, float]]:
+    """The rectangle round each line and bend of an edge. The first lies behind the box that the edge comes from."""
     points = [(*map(float, point.split()),) for point in re.split("[MLC]", path)[1:]]
-    starts = [points[0], *(curve[4:] for curve in points[2::2])]
-    ends = points[1::2]
-    return [(min(a, c), b, max(a, c), d) for (a, b), (c, d) in zip(starts, ends, strict=False)]
+    return [(min(a, c), b, max(a, c), d) for (a, b), (c, d) in pairwise(point[-2:] for point in points)]

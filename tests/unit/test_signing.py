@@ -22,6 +22,7 @@ from orderflow.domain.errors import InvalidInput, InvalidSettings
 from orderflow.domain.intents import canonical_json
 from orderflow.signing import ApproverKey, KeyRegistry, decision_for
 from tests.approval_requests import OPENED_AT, base64url, claims, compact, open_request
+from tests.order_events import ABSENT
 
 ALICE = ApproverKey.new("alice", ["finance", "audit"])
 MALLORY = ApproverKey.new("mallory", ["finance"])
@@ -335,12 +336,12 @@ def test_a_damaged_private_key_is_refused_with_its_place(changes: dict[str, Any]
     """It would sign what nobody can verify."""
     path = tmp_path / "alice.json"
     ALICE.save(path)
-    key = changed(json.loads(path.read_bytes()), changes)
-    path.write_text(json.dumps(key))
+    key = json.loads(path.read_bytes())
+    path.write_text(json.dumps(changed(key, changes)))
     with pytest.raises(InvalidInput) as refused:
         ApproverKey.load(path)
     assert refused.value.message.startswith(f"{path}: {place}: ")
-    assert key.get("d", "-") not in refused.value.message
+    assert key["d"] not in refused.value.message
 
 
 def test_a_key_that_is_not_there_is_named_with_what_to_run(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""What `dev` runs: Temporal's dev server and a worker as children, each stopped by its own pid at the end."""
+
+import asyncio
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final
+
+from filelock import FileLock, Timeout
+
+from orderflow.cli.exits import ExitCode, NotReachable
+from orderflow.domain.errors import InvalidInput
+from orderflow.embedded import HOST, EmbeddedServer, find_temporal
+from orderflow.settings import Settings, child_environment
+from orderflow.worker import stopped_by_signals
+
+Say = Callable[[str], None]
+
+DEFAULT_PORT: Final = 7233
+_LONGEST_LINE: Final = 1024 * 1024
+
+
+async def run_development(settings: Settings, port: int, ui_port: int, speaker: Callable[[str], Say]) -> ExitCode:
+    """Run until SIGTERM or SIGINT. `speaker` gives the voice of each part by its name.
+
+    Raises:
+        InvalidInput: if a port is taken, or another `dev` runs over the same state.
+        ServerUnreachable: if the server does not come up.
+        NotReachable: if the worker ended by itself.
+    """
+    say, stopping = speaker("dev"), asyncio.Event()
+    with stopped_by_signals(stopping), _alone(settings):
+        for taken in (port, ui_port):
+            _require_free(taken)
+        server = EmbeddedServer(
+            binary=None if sys.platform == "win32" else find_temporal(settings.temporal_binary),
+            port=port,
+            ui_port=ui_port,
+            database=settings.state_dir / "temporal.db",
+            log=settings.state_dir / "temporal.log",
+        )
+        say("starting Temporal")
+        async with server, _worker(settings, server, speaker("worker")) as worker:
+            for line in _welcome(settings, server.address, port, ui_port):
+                say(line)
+            await _first(stopping.wait(), worker.wait())
+            if not stopping.is_set():
+                raise NotReachable(f"the worker ended by itself with {worker.returncode}; its last lines say why")
+            say("stopping")
+    say("stopped")
+    return ExitCode.DONE
+
+
+def _welcome(settings: Settings, address: str, port: int, ui_port: int) -> Iterator[str]:
+    yield f"Temporal at {address}, its UI at http://{HOST}:{ui_port}; state in {settings.state_dir}"
+    if port != DEFAULT_PORT:
+        yield f"in other terminals: export TEMPORAL_ADDRESS={address}"
+    yield "try: orderflow submit examples/order.json --direct && orderflow list; Ctrl+C stops everything"
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """Hold the state for this `dev` alone: two servers over one database would damage it."""
+    try:
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(settings.state_dir / "dev.lock", timeout=0):
+            yield
+    except Timeout:
+        raise InvalidInput(f"another `orderflow dev` runs over {settings.state_dir}; stop it first") from None
+    except OSError as error:
+        message = f"ORDERFLOW_STATE_DIR: {settings.state_dir} cannot be written ({error.strerror})"
+        raise InvalidInput(f"{message}; name a folder of yours") from None
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            message = f"port {port} cannot be listened on ({error.strerror})"
+            raise InvalidInput(f"{message}; stop what is there, or choose others with --port and --ui-port") from None
+
+
+@asynccontextmanager
+async def _worker(settings: Settings, server: EmbeddedServer, say: Say) -> AsyncIterator[Process]:
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "orderflow.worker"),
+        env=child_environment(settings, temporal_address=server.address),
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=STDOUT,
+        limit=_LONGEST_LINE,
+        start_new_session=True,  # Ctrl+C is for us: the worker drains when we tell it to
+    )
+    lines = asyncio.create_task(_pass_on(worker, say))
+    try:
+        yield worker
+    finally:
+        await _stop(worker, settings.graceful_shutdown)
+        await lines
+
+
+async def _pass_on(worker: Process, say: Say) -> None:
+    while worker.stdout is not None and (line := await worker.stdout.readline()):
+        say(line.decode("utf-8", "replace"))
+
+
+async def _stop(worker: Process, graceful_shutdown: int) -> None:
+    with suppress(ProcessLookupError):
+        worker.terminate()
+    try:
+        async with asyncio.timeout(graceful_shutdown + 10):
+            await worker.wait()
+    except TimeoutError:
+        worker.kill()
+        await worker.wait()
+
+
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Wait until one of them is through."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

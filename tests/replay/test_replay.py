@@ -1,0 +1,77 @@
+"""Histories of the real server replay on today's code: determinism as a test (T28, T29)."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+
+from orderflow import dispatch, stepping
+from orderflow.client import data_converter
+from orderflow.workflows import OrderWorkflow
+from tests.replay.endings import ENDINGS
+from tests.replay.record import HISTORIES, recorded
+
+
+def history(name: str) -> WorkflowHistory:
+    """One history of the corpus."""
+    text = (HISTORIES / f"{name}.json").read_text()
+    order = json.loads(text)["workflowId"]
+    return WorkflowHistory.from_json(order, text)
+
+
+async def replay(name: str) -> None:
+    """Replay one history; raises when today's code would have acted otherwise."""
+    replayer = Replayer(workflows=[OrderWorkflow], data_converter=data_converter())
+    async with asyncio.timeout(30):
+        await replayer.replay_workflow(history(name))
+
+
+def test_the_corpus_has_one_history_for_every_ending() -> None:
+    """Deleting a history, or adding an ending without one, is noticed (T29)."""
+    assert {path.stem for path in recorded()} == set(ENDINGS)
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+async def test_a_recorded_history_replays(name: str) -> None:
+    """What the server recorded is what today's code would do."""
+    await replay(name)
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+async def test_a_timer_more_in_the_workflow_breaks_the_replay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The corpus can see drift: an unguarded change of the commands turns it red (T28, T29)."""
+    admit = dispatch.admit
+
+    async def admit_later(*arguments: object) -> object:
+        await stepping.workflow.sleep(1)
+        return await admit(*arguments)  # type: ignore[arg-type]  # handed on as it came
+
+    monkeypatch.setattr(dispatch, "admit", admit_later)
+    with pytest.raises(Exception, match="[Nn]ondeterminism"):
+        await replay(name)
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2", "random"])
+def test_replay_does_not_depend_on_the_hash_seed(seed: str) -> None:
+    """No order of a set or a hash decides what an order does next (T32)."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "tests.replay.test_replay"]
+    ran = subprocess.run(
+        command, cwd=root, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, timeout=100
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+async def _replay_all() -> None:
+    for name in ENDINGS:
+        await replay(name)
+
+
+if __name__ == "__main__":
+    asyncio.run(_replay_all())

@@ -1,0 +1,206 @@
+"""Settings: what the environment may say, and one clear line for everything that it may not."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from orderflow.domain.errors import InvalidSettings
+from orderflow.settings import Settings, SqliteLedger, is_loopback, load_settings, provider_settings
+from tests.definitions import SHIPPED, load
+
+
+@pytest.fixture(autouse=True)
+def env(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The environment, to set variables in; whatever whoever runs the tests has set says nothing here."""
+    for name in [name for name in os.environ if name.upper().startswith("ORDERFLOW_")]:
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def set_all(env: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Set several variables."""
+    for name, value in variables.items():
+        env.setenv(name, value)
+
+
+def test_nothing_has_to_be_configured() -> None:
+    """The embedded default: everything below one folder."""
+    settings = load_settings()
+    assert settings.ledger == SqliteLedger(Path(".orderflow/ledger.db"))
+    assert settings.private_keys == Path(".orderflow/keys")
+    assert (settings.providers, settings.approvers_file, settings.task_queue) == ("simulated", None, "orderflow")
+
+
+def test_folders_follow_the_state_folder(env: pytest.MonkeyPatch) -> None:
+    """One variable moves all of it."""
+    env.setenv("ORDERFLOW_STATE_DIR", "~/shop")
+    assert load_settings().ledger == SqliteLedger(Path.home() / "shop" / "ledger.db")
+    assert load_settings().private_keys == Path.home() / "shop" / "keys"
+
+
+def test_a_stopping_worker_waits_longer_than_any_attempt_of_the_shipped_definition() -> None:
+    """What is claimed is finished, not cut off."""
+    steps = load(SHIPPED).steps
+    attempts = [step.start_to_close for step in steps] + [
+        step.compensation.start_to_close for step in steps if step.compensation
+    ]
+    longest = max(attempt.timedelta for attempt in attempts if attempt is not None)
+    assert timedelta(seconds=load_settings().graceful_shutdown) > longest
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:////var/lib/orderflow/ledger.db", "/var/lib/orderflow/ledger.db"),
+        ("sqlite:///data/ledger.db", "data/ledger.db"),
+        ("sqlite:///C:/orders/ledger.db", "C:/orders/ledger.db"),
+    ],
+)
+def test_a_ledger_is_named_by_url(url: str, path: str, env: pytest.MonkeyPatch) -> None:
+    """Three slashes and a relative path, or four in all."""
+    env.setenv("ORDERFLOW_LEDGER_URL", url)
+    assert load_settings().ledger == SqliteLedger(Path(path))
+
+
+@pytest.mark.parametrize(
+    ("variables", "named", "says"),
+    [
+        ({"ORDERFLOW_PROVIDERS": "real"}, "ORDERFLOW_PROVIDERS", "must be 'simulated' or 'http'"),
+        ({"ORDERFLOW_PROVIDERS": "http"}, "ORDERFLOW_PROVIDERS_URL", "is missing"),
+        ({"ORDERFLOW_PROVIDERS_URL": "localhost:8090"}, "ORDERFLOW_PROVIDERS_URL", "http or https address"),
+        ({"ORDERFLOW_PROVIDERS_URL": "file:///etc"}, "ORDERFLOW_PROVIDERS_URL", "http or https address"),
+        ({"ORDERFLOW_PROVIDERS_TIMEOUT": "0"}, "ORDERFLOW_PROVIDERS_TIMEOUT", "must be more than 0"),
+        ({"ORDERFLOW_PROVIDERS_TIMEOUT": "nan"}, "ORDERFLOW_PROVIDERS_TIMEOUT", "must be"),
+        ({"ORDERFLOW_MAX_CONCURRENT_ACTIVITIES": "many"}, "ORDERFLOW_MAX_CONCURRENT_ACTIVITIES", "integer"),
+        ({"ORDERFLOW_MAX_CONCURRENT_ACTIVITIES": "0"}, "ORDERFLOW_MAX_CONCURRENT_ACTIVITIES", "at least 1"),
+        ({"ORDERFLOW_WAIT_FOR_SERVER": "-1"}, "ORDERFLOW_WAIT_FOR_SERVER", "at least 0"),
+        ({"ORDERFLOW_WAIT_FOR_SERVER": "always"}, "ORDERFLOW_WAIT_FOR_SERVER", "integer"),
+        ({"ORDERFLOW_LOG_FORMAT": "xml"}, "ORDERFLOW_LOG_FORMAT", "'auto', 'console' or 'json'"),
+        ({"ORDERFLOW_LEDGER_URL": "ledger.db"}, "ORDERFLOW_LEDGER_URL", "sqlite:////absolute/path.db"),
+        ({"ORDERFLOW_LEDGER_URL": "sqlite:///:memory:"}, "ORDERFLOW_LEDGER_URL", "sqlite:////absolute/path.db"),
+        ({"ORDERFLOW_LEDGER_URL": "mysql://h/db"}, "ORDERFLOW_LEDGER_URL", "sqlite:////absolute/path.db"),
+        ({"ORDERFLOW_LEDGER_URL": "postgresql://h/db"}, "ORDERFLOW_LEDGER_URL", "comes with a later release"),
+        ({"ORDERFLOW_SECRETS_DIR": "/no/such/folder"}, "ORDERFLOW_SECRETS_DIR", "is not a folder"),
+        ({"ORDERFLOW_APPROVER_FILE": "a.json"}, "ORDERFLOW_APPROVER_FILE", "did you mean ORDERFLOW_APPROVERS_FILE?"),
+        ({"ORDERFLOW_LEDGER_URI": "x"}, "ORDERFLOW_LEDGER_URI", "did you mean ORDERFLOW_LEDGER_URL?"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else str(value),
+)
+def test_a_setting_that_cannot_be_used_is_one_line_that_names_it(
+    variables: dict[str, str], named: str, says: str, env: pytest.MonkeyPatch
+) -> None:
+    """Nothing starts with half a configuration."""
+    set_all(env, variables)
+    with pytest.raises(InvalidSettings) as refused:
+        load_settings()
+    assert refused.value.message.startswith(f"{named}: ")
+    assert says in refused.value.message
+    assert "\n" not in refused.value.message
+    assert [problem.path for problem in refused.value.problems] == [named]
+
+
+def test_all_faults_come_in_one_error(env: pytest.MonkeyPatch) -> None:
+    """One look is enough to repair them."""
+    set_all(env, {"ORDERFLOW_PROVIDERS": "real", "ORDERFLOW_TASK_QUEUE": "q" * 201, "ORDERFLOW_LEDGER_URL": "x"})
+    with pytest.raises(InvalidSettings) as refused:
+        load_settings()
+    named = {problem.path for problem in refused.value.problems}
+    assert named == {"ORDERFLOW_PROVIDERS", "ORDERFLOW_TASK_QUEUE", "ORDERFLOW_LEDGER_URL"}
+
+
+def test_a_password_in_a_url_is_never_repeated(env: pytest.MonkeyPatch) -> None:
+    """Neither in the error nor in what settings print of themselves."""
+    env.setenv("ORDERFLOW_LEDGER_URL", "postgresql://shop:hunter2@db/orders")
+    with pytest.raises(InvalidSettings) as refused:
+        load_settings()
+    assert "hunter2" not in repr(refused.value)
+    assert "hunter2" not in repr(Settings.model_construct(ledger_url="postgresql://shop:hunter2@db/orders"))
+
+
+def test_an_empty_variable_is_one_that_is_not_set(env: pytest.MonkeyPatch) -> None:
+    """W10: compose files pass them on so."""
+    set_all(env, {"ORDERFLOW_APPROVERS_FILE": "", "ORDERFLOW_STATE_DIR": "", "ORDERFLOW_WAIT_FOR_SERVER": ""})
+    assert load_settings() == Settings()
+
+
+def test_somebody_elses_variables_are_left_alone(env: pytest.MonkeyPatch) -> None:
+    """Of compose, of an extension's provider, of the tests."""
+    names = ("ORDERFLOW_IMAGE", "ORDERFLOW_PROVIDER_S_TIMEOUT", "ORDERFLOW_TEST_MAX_CACHED_WORKFLOWS", "LEDGER_URL")
+    set_all(env, dict.fromkeys(names, "x"))
+    assert load_settings() == Settings()
+
+
+def test_an_extension_gets_its_own_settings(env: pytest.MonkeyPatch) -> None:
+    """Under the name of its provider."""
+    set_all(env, {"ORDERFLOW_PROVIDER_CARRIER_URL": "http://c", "ORDERFLOW_PROVIDER_OTHER_URL": "http://o"})
+    assert provider_settings("carrier") == {"url": "http://c"}
+
+
+def test_a_setting_may_be_a_file_of_secrets(tmp_path: Path, env: pytest.MonkeyPatch) -> None:
+    """How a container is given what must not stand in its environment; the environment counts more."""
+    (tmp_path / "ORDERFLOW_LEDGER_URL").write_text("sqlite:////secret/ledger.db\n")
+    (tmp_path / "ORDERFLOW_TASK_QUEUE").write_text("of-the-file")
+    set_all(env, {"ORDERFLOW_SECRETS_DIR": str(tmp_path), "ORDERFLOW_TASK_QUEUE": "of-the-environment"})
+    assert load_settings().ledger == SqliteLedger(Path("/secret/ledger.db"))
+    assert load_settings().task_queue == "of-the-environment"
+
+
+def test_a_flag_counts_more_than_the_environment(env: pytest.MonkeyPatch) -> None:
+    """As everybody expects."""
+    env.setenv("ORDERFLOW_TASK_QUEUE", "of-the-environment")
+    assert load_settings(task_queue="of-the-flag").task_queue == "of-the-flag"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("90", 90), ("forever", None)])
+def test_a_worker_waits_for_the_server_as_asked(text: str, seconds: int | None, env: pytest.MonkeyPatch) -> None:
+    """Not at all, for some seconds, or without end."""
+    env.setenv("ORDERFLOW_WAIT_FOR_SERVER", text)
+    assert load_settings().wait_for_server == seconds
+
+
+def test_settings_do_not_change() -> None:
+    """Read once, when a process starts."""
+    with pytest.raises(ValidationError):
+        load_settings().task_queue = "other"  # type: ignore[misc]  # that is the case
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["localhost:7233", "LOCALHOST:7233", "localhost", "127.0.0.1:7233", "127.0.0.1", "127.8.9.10:1", "[::1]:7233"],
+)
+def test_this_machine_is_loopback(address: str) -> None:
+    """127.0.0.0/8, `::1`, `localhost`."""
+    assert is_loopback(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "temporal:7233",
+        "10.0.0.1:7233",
+        "0.0.0.0:7233",
+        "127.0.0.1.example.com:7233",
+        "localhost.example.com:7233",
+        "localhost@example.com:7233",
+        "example.com:7233#localhost",
+        "2130706433:7233",
+        "0x7f.1:7233",
+        "[::2]:7233",
+        "http://localhost:7233",
+    ],
+)
+def test_any_other_address_is_not(address: str) -> None:
+    """Where anything might answer, nothing is made up."""
+    assert not is_loopback(address)
+
+
+@given(st.text())
+def test_any_text_is_loopback_or_not(address: str) -> None:
+    """It decides whether development keys may exist, so it must not fail."""
+    assert is_loopback(address) in {True, False}
