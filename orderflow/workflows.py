@@ -13,8 +13,8 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError
 
+# By full module names only: `from orderflow import x` would import x anew in the sandbox, for every run.
 with workflow.unsafe.imports_passed_through():
-    from orderflow import dispatch
     from orderflow.admission import Rejected, read_start
     from orderflow.asking import open_request
     from orderflow.contracts import (
@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
         OrderInput,
         OrderView,
     )
-    from orderflow.dispatch import Failure
+    from orderflow.dispatch import Failure, admit, read_failure
     from orderflow.domain.approvals import ApprovalRequest
     from orderflow.domain.audit import Told
     from orderflow.domain.definition import ApprovalPolicy, Step
@@ -118,11 +118,10 @@ class OrderWorkflow:
         if state.admitted:
             return None
         try:
-            admission = await self._finish(
-                dispatch.admit(AdmissionRequest(event=state.event, definition=state.definition))
-            )
+            request = AdmissionRequest(event=state.event, definition=state.definition)
+            admission = await self._finish(admit(request))
         except ActivityError as error:
-            return dispatch.read_failure(error)
+            return read_failure(error)
         state.admitted = True
         state.definition_fingerprint = admission.definition_fingerprint
         state.payload_fingerprint = admission.payload_fingerprint

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -85,7 +86,8 @@ def main() -> NoReturn:
         app()
     except SystemExit as ended:
         code = ended.code
-    sys.stdout.flush()
+    with suppress(BrokenPipeError):  # `orderflow list | head -1`: whoever read has gone
+        sys.stdout.flush()
     sys.stderr.flush()
     # Temporal's client runs threads of its own; an interpreter that shuts down under them can abort.
     os._exit(code if isinstance(code, int) else ExitCode.BUG)

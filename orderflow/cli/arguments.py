@@ -1,5 +1,6 @@
 """What several verbs take: `--json`, an order's reference, a file or standard input."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -11,8 +12,7 @@ from orderflow.cli.output import shortened
 from orderflow.domain.errors import InvalidInput
 from orderflow.domain.events import workflow_id
 
-LONGEST_REFERENCE = 128
-"""A Workflow ID is longer than this only when it is not one of ours."""
+_WORKFLOW_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 STANDARD_INPUT = "-"
 
@@ -32,7 +32,7 @@ def order_reference(order: str | None, source: str | None, event_id: str | None)
 
 
 def _workflow_id(order: str) -> str:
-    if order and len(order) <= LONGEST_REFERENCE and order.isascii() and order.isprintable() and " " not in order:
+    if _WORKFLOW_ID.fullmatch(order):
         return order
     raise InvalidInput(
         f"'{shortened(order)[:60]}' is no Workflow ID (order-… as `orderflow list` shows it);"

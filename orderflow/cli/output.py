@@ -95,7 +95,8 @@ def span(length: timedelta) -> str:
 
 
 def _parts(length: timedelta) -> list[str]:
-    left, parts = max(0, int(length.total_seconds())), []
+    parts: list[str] = []
+    left = max(0, int(length.total_seconds()))
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, left = divmod(left, size)
         if count or parts or unit == "s":

@@ -77,7 +77,7 @@ def add_fault(
     from orderflow.cli.simulated_world import world_of
     from orderflow.settings import load_settings
 
-    fault = _fault(operation=operation, kind=kind, times=times, order=order, milliseconds=_milliseconds(seconds))
+    fault = _fault(operation=operation, kind=kind, times=times, order=order, milliseconds=_milliseconds(kind, seconds))
     line = world_of(load_settings()).add_fault(fault)
     if as_json:
         print_json(line)
@@ -85,9 +85,13 @@ def add_fault(
         print_line(f"ordered: {kind} at {operation}, {times} times" + (f", for {order}" if order else ""))
 
 
-def _milliseconds(seconds: float | None) -> int | None:
+def _milliseconds(kind: FaultKind, seconds: float | None) -> int | None:
     if seconds is None:
+        if kind == "delay":
+            raise InvalidInput("--seconds: is missing: say how long a delay is")
         return None
+    if kind not in ("delay", "busy", "unavailable"):
+        raise InvalidInput(f"--seconds: is only for delay, busy and unavailable, not for {kind}")
     if not 0 <= seconds <= 86_400:
         raise InvalidInput("--seconds: must be at least 0 and at most 86400")
     return round(seconds * 1000)
@@ -106,8 +110,8 @@ def _fault(**fields: object) -> Fault:
 
 def _option(path: str) -> str:
     """`--times: ` for `$.times`; nothing for what is wrong with the fault as a whole."""
-    name = path.removeprefix("$.")
-    return "" if name in ("$", "") else f"--{'seconds' if name == 'milliseconds' else name}: "
+    name = path.removeprefix("$").removeprefix(".")
+    return f"--{name}: " if name else ""
 
 
 @app.command("reset")

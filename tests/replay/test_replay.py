@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from temporalio.client import WorkflowHistory
@@ -55,6 +57,20 @@ async def test_a_timer_more_in_the_workflow_breaks_the_replay(name: str, monkeyp
     monkeypatch.setattr(dispatch, "admit", admit_later)
     with pytest.raises(Exception, match="[Nn]ondeterminism"):
         await replay(name)
+
+
+async def test_only_the_workflow_module_is_imported_anew_for_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sandbox re-imports what is not passed through, for each run: one crowded module cost 19 ms an order."""
+    loaded: list[str] = []
+    load = SourceFileLoader.exec_module
+
+    def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
+        loaded.append(module.__name__)
+        load(loader, module)
+
+    monkeypatch.setattr(SourceFileLoader, "exec_module", exec_module)
+    await replay("completed")
+    assert {name for name in loaded if name.startswith("orderflow")} == {"orderflow", "orderflow.workflows"}
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "2", "random"])
