@@ -32,9 +32,6 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.progress import Progress
 
 MAX_MESSAGE_BYTES = 8 * 1024
-KEPT_REFUSALS = 50
-"""The latest refusals are kept, all are counted: junk must not fill the history (T54)."""
-
 _EXPECTED = MappingProxyType({"signal": APPROVE_SIGNAL, "update": DECIDE_UPDATE})
 _NAME_LENGTH = 64
 
@@ -118,7 +115,9 @@ class Doorkeeper:
             message = await self._inbox.first()
             refusal = await self._decide(message.token)
             if refusal is not None:
-                self._refuse(message, refusal)
+                self._progress.refuse(
+                    RefusedMessage(at=workflow.now(), door=message.door, name=message.name, reason=refusal)
+                )
             answer = DoorAnswer(accepted=refusal is None, refusal=refusal, stage=self._state.stage)
             self._inbox.close(message, answer)
 
@@ -159,8 +158,3 @@ class Doorkeeper:
         else:
             self._state.request = request.with_approval(claims, token)
         self._progress.tell(Told.DECISION_ACCEPTED, claims.decision, claims.approver)
-
-    def _refuse(self, message: Message, reason: Refusal) -> None:
-        refused = RefusedMessage(at=workflow.now(), door=message.door, name=message.name, reason=reason)
-        self._state.refusals = [*self._state.refusals[1 - KEPT_REFUSALS :], refused]
-        self._state.refused_total += 1

@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 with workflow.unsafe.imports_passed_through():
-    from orderflow.contracts import REASON_ATTRIBUTE, STAGE_ATTRIBUTE, OrderState, OrderView
+    from orderflow.contracts import REASON_ATTRIBUTE, STAGE_ATTRIBUTE, OrderState, OrderView, RefusedMessage
     from orderflow.dispatch import Failure
     from orderflow.domain.audit import SafeEvent, Told
     from orderflow.domain.orders import FINAL, Outcome, Stage, StepRecord, StepState, check_transition
@@ -17,7 +17,8 @@ STAGE = SearchAttributeKey.for_keyword(STAGE_ATTRIBUTE)
 REASON = SearchAttributeKey.for_keyword(REASON_ATTRIBUTE)
 
 KEPT_EVENTS = 200
-"""The latest safe events are kept; an order that runs its course tells about 20."""
+KEPT_REFUSALS = 50
+"""The latest are kept: an order that runs its course tells about 20, and junk must not fill its history (T54)."""
 
 
 class Progress:
@@ -63,6 +64,14 @@ class Progress:
         """Add a safe event to the audit trail, at workflow time."""
         event = SafeEvent(at=workflow.now(), told=told, subject=subject, detail=detail)
         self.state.trail = [*self.state.trail[1 - KEPT_EVENTS :], event]
+        log(event)
+
+    def refuse(self, refused: RefusedMessage) -> None:
+        """Write down a message that was not accepted: the latest are kept, all are counted (T54)."""
+        self.state.refusals = [*self.state.refusals[1 - KEPT_REFUSALS :], refused]
+        self.state.refused_total += 1
+        subject = f"{refused.door} {refused.name}"
+        log(SafeEvent(at=refused.at, told=Told.DECISION_REFUSED, subject=subject, detail=refused.reason))
 
     def record(self, step_id: str) -> StepRecord:
         """What is known of a step."""
@@ -109,6 +118,11 @@ class Progress:
             trail=tuple(state.trail),
             outcome=self.outcome() if state.stage in FINAL else None,
         )
+
+
+def log(event: SafeEvent) -> None:
+    """Tell a safe event to the worker's log, once: Temporal's logger is silent while a history is replayed."""
+    workflow.logger.info(event.told, extra={"order": workflow.info().workflow_id, **event.model_dump(mode="json")})
 
 
 def upsert_stage(stage: Stage, reason: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Logs, as sinks for safe events: what an order tells goes to stderr, one line an event."""
+"""Logs: what an order tells (safe events), and what the libraries say, as lines on stderr in one form."""
 
 import logging
 import sys
@@ -8,10 +8,12 @@ import structlog
 from structlog.dev import ConsoleRenderer, plain_traceback
 from structlog.processors import JSONRenderer, TimeStamper, format_exc_info
 from structlog.typing import Processor
+from temporalio import activity, workflow
 
 from orderflow.domain.audit import SafeEvent
 
 _SHARED: tuple[Processor, ...] = (
+    structlog.stdlib.ExtraAdder(allow=["order", *SafeEvent.model_fields]),
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     TimeStamper(fmt="iso", utc=True),
@@ -35,16 +37,10 @@ def configure_logging(log_format: Literal["auto", "console", "json"], level: int
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
+    workflow.logger.workflow_info_on_message = activity.logger.activity_info_on_message = False
     structlog.configure(
         processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
-    )
-
-
-def tell(event: SafeEvent, order: str) -> None:
-    """Log one safe event of `order`; its model is all that is logged, so nothing personal can be (O01)."""
-    structlog.get_logger("orderflow.audit").info(
-        event.told.value, order=order, subject=event.subject, detail=event.detail, at=event.at.isoformat()
     )

@@ -1,6 +1,7 @@
 """`python -m orderflow.worker`: wires concrete backends together, runs them, and drains on SIGTERM."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -26,7 +27,10 @@ from orderflow.ledger.sqlite import SqliteLedger
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
 from orderflow.settings import Settings, load_settings, provider_settings
+from orderflow.telemetry import configure_logging
 from orderflow.workflows import OrderWorkflow
+
+log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 
@@ -61,7 +65,7 @@ async def run_worker(
     *,
     stop: asyncio.Event | None = None,
     ready: Callable[[], None] | None = None,
-    say: Say = lambda line: print(line, file=sys.stderr, flush=True),
+    say: Say = log.info,
 ) -> None:
     """Run until `stop` is set or SIGTERM or SIGINT comes, then finish what runs and close everything.
 
@@ -174,7 +178,9 @@ def _setter(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> Callabl
 def main() -> int:
     """Run a worker with the settings of the environment; gives the exit code: 0, 2 (settings), 3 (not reachable)."""
     try:
-        asyncio.run(run_worker(load_settings()))
+        settings = load_settings()
+        configure_logging(settings.log_format)
+        asyncio.run(run_worker(settings))
     except OrderflowError as error:
         print(error, file=sys.stderr)
         return 3 if isinstance(error, ServerUnreachable) else 2

@@ -64,7 +64,7 @@ class OrderWorkflow:
         """
         if isinstance(self._start, Rejected):
             self._refuse_to_start(self._start)
-        doorkeeper = asyncio.create_task(Doorkeeper(self._progress, self._inbox).serve())
+        self._doorkeeper = asyncio.create_task(Doorkeeper(self._progress, self._inbox).serve())
         if self._progress.state.stage is not Stage.COMPENSATION_FAILED:
             failure = await self._go_forward()
             if failure is None:
@@ -74,7 +74,7 @@ class OrderWorkflow:
         else:
             await self._wait_for_an_operator()
         await self._until(self._inbox.is_quiet)
-        doorkeeper.cancel()
+        self._doorkeeper.cancel()
         return self._end()
 
     @workflow.query(name=VIEW_QUERY)
@@ -238,7 +238,11 @@ class OrderWorkflow:
         """Wait, whatever cancels meanwhile: a cancellation is noted, and passed on to `cancelling` (T01, T09)."""
         while not condition():
             try:
-                await workflow.wait_condition(condition)
+                await workflow.wait_condition(lambda: condition() or self._doorkeeper.done())
+                if (
+                    self._doorkeeper.done()
+                ):  # it only ever ends by a bug: fail the workflow task, where it is seen (T16)
+                    self._doorkeeper.result()
             except asyncio.CancelledError:
                 self._progress.note_cancellation()
                 for task in cancelling:
@@ -264,7 +268,7 @@ class OrderWorkflow:
         outcome = self._progress.outcome()
         if outcome.stage is Stage.COMPLETED:
             return outcome
-        if outcome.reason is Reason.CANCELLED:
+        if outcome.reason is Reason.CANCELLED and workflow.cancellation_reason() is not None:
             raise asyncio.CancelledError
         raise _failed(outcome)
 

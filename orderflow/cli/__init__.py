@@ -27,7 +27,7 @@ class CommandLine(TyperGroup):
         arguments = list(sys.argv[1:] if args is None else args)
         try:
             ended = super().main(arguments or ["--help"], *rest, **(extra | {"standalone_mode": False}))
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost boundary
+        except Exception as error:  # noqa: BLE001 - the outermost boundary
             if "--debug" in arguments[:1]:
                 traceback.print_exc()
             ended = report(error, as_json="--json" in arguments)

@@ -1,10 +1,11 @@
 """How a verb ends: its exit code, and the one line (or a line for each problem) that says why.
 
-    0  done
-    1  refused: the order, or whoever decides about it, said no
-    2  bad input: nothing was started
-    3  something is not reachable
-    70 a bug in orderflow (sysexits.h calls it EX_SOFTWARE); `orderflow --debug …` shows where
+    0   done
+    1   refused: the order, or whoever decides about it, said no
+    2   bad input: nothing was started
+    3   something is not reachable
+    70  a bug in orderflow (sysexits.h calls it EX_SOFTWARE); `orderflow --debug …` shows where
+    130 interrupted from the keyboard
 
 With `--json` the same goes to standard output as `{"error": …}`.
 """
@@ -28,7 +29,6 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     NOT_REACHABLE = 3
     BUG = 70
-    INTERRUPTED = 130
 
 
 class Refused(OrderflowError):
@@ -51,21 +51,19 @@ class InvalidFile(InvalidInput):
         self.file = file
 
 
-def report(error: BaseException, *, as_json: bool, verb: str = "orderflow") -> ExitCode:
+def report(error: Exception, *, as_json: bool) -> ExitCode:
     """Print what went wrong and give the exit code for it."""
     code = exit_code(error)
     if as_json:
         print_json({"error": _as_json(error, code)})
     for line in lines(error):
-        print(f"{verb}: {shortened(line)}", file=sys.stderr)
+        print(f"orderflow: {shortened(line)}", file=sys.stderr)
     return code
 
 
-def exit_code(error: BaseException) -> ExitCode:
+def exit_code(error: Exception) -> ExitCode:
     """Which exit code stands for `error`."""
     match error:
-        case KeyboardInterrupt():
-            return ExitCode.INTERRUPTED
         case typer.TyperException() | InvalidInput():
             return ExitCode.BAD_INPUT
         case NotReachable() | TransientError():
@@ -76,7 +74,7 @@ def exit_code(error: BaseException) -> ExitCode:
             return ExitCode.BUG
 
 
-def lines(error: BaseException) -> Iterator[str]:
+def lines(error: Exception) -> Iterator[str]:
     """What to tell a person: one line, or one for each problem of an input that has several."""
     match error:
         case InvalidFile():
@@ -87,8 +85,6 @@ def lines(error: BaseException) -> Iterator[str]:
             yield error.message
         case typer.TyperException():
             yield _usage(error)
-        case KeyboardInterrupt():
-            yield "interrupted"
         case _:
             yield f"a bug in orderflow: {type(error).__name__}: {error} (`orderflow --debug …` shows where)"
 
@@ -99,7 +95,7 @@ def _usage(error: typer.TyperException) -> str:
     return f"{message}; see `{context.command_path if context else 'orderflow'} --help`"
 
 
-def _as_json(error: BaseException, code: ExitCode) -> dict[str, Any]:
+def _as_json(error: Exception, code: ExitCode) -> dict[str, Any]:
     answer: dict[str, Any] = {"exit_code": int(code), "message": " | ".join(shortened(line) for line in lines(error))}
     if isinstance(error, InvalidInput):
         answer["problems"] = [_problem(problem) for problem in error.problems]

@@ -83,7 +83,7 @@ def _print_request(view: OrderView) -> None:
     if request is not None:
         _title(f"pending approval of step {request.bound.step}")
         print_fields(request_fields(request))
-        print_line(f"decide with: orderflow approve {view.order} --as NAME   (or: reject)")
+        print_line(f"next: orderflow approve {view.order} --as NAME")
 
 
 def request_fields(request: ApprovalRequest) -> dict[str, object]:

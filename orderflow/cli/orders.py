@@ -103,7 +103,7 @@ def _print_start(event: OrderEvent, definition: Definition, as_json: bool) -> No
 
 
 def list_orders(
-    stage: Annotated[Stage | None, typer.Option("--stage", help="Only orders in this stage.")] = None,
+    stage: Annotated[Stage | None, typer.Option("--stage", metavar="STAGE", help="Only orders in this stage.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 50,
     as_json: AsJson = False,
 ) -> None:

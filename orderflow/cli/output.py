@@ -22,8 +22,13 @@ def console() -> Console:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document; ASCII only, so that no terminal's encoding can break it."""
-    print(json.dumps(value, indent=2))
+    """Print one JSON document."""
+    print(as_json(value))
+
+
+def as_json(value: object) -> str:
+    """Give one JSON document; ASCII only, so that no terminal's encoding can break it."""
+    return json.dumps(value, indent=2)
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -1,6 +1,7 @@
 """The only place that talks to Temporal as a client: connecting, starting orders, reading them, deciding on them."""
 
-from orderflow.client.connection import ServerUnreachable, address_of, connect, data_converter, reachable
+from orderflow.client.connection import ServerUnreachable, address_of, connect, reachable
+from orderflow.client.converter import data_converter
 from orderflow.client.orders import (
     NoAnswer,
     OrderSummary,

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
 
+from orderflow.client.converter import data_converter
 from orderflow.domain.errors import InvalidSettings, TransientError
 from orderflow.settings import Settings, is_loopback
 
@@ -35,15 +34,6 @@ _UNREACHABLE = frozenset(
 
 class ServerUnreachable(TransientError):
     """Temporal does not answer, or does not let us in; the message says where, why, and what to do."""
-
-
-def data_converter() -> DataConverter:
-    """Give the one converter of client, worker, replayer and command line (T31).
-
-    Failures keep their message and stack trace readable (`encode_common_attributes` is off): without a payload codec
-    that switch would hide them from people and protect nothing.
-    """
-    return pydantic_data_converter
 
 
 async def connect(

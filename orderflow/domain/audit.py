@@ -28,5 +28,5 @@ class SafeEvent(BaseModel):
     at: datetime
     told: Told
     subject: str
-    """The stage, step, request id or refusal reason that it is about."""
+    """The stage, step, door or approver's decision that it is about."""
     detail: str | None = None

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from typer.testing import CliRunner
@@ -50,12 +51,18 @@ def orderflow(*arguments: object, stdin: bytes = b"") -> Ran:
     return Ran(result.exit_code, result.stdout, result.stderr)
 
 
-async def run_process(*arguments: object, environment: Mapping[str, str] | None = None, stdin: bytes = b"") -> Ran:
-    """Run a command as a process of its own, with `environment` besides that of this process."""
+async def run_process(
+    *arguments: object, environment: Mapping[str, str] | None = None, path: Path | None = None, stdin: bytes = b""
+) -> Ran:
+    """Run a command as a process of its own, with `environment` besides that of this process.
+
+    Packages are also found in the folder `path`.
+    """
+    search = os.pathsep.join([*([str(path)] if path else []), *sys.path])
     process = await asyncio.create_subprocess_exec(
         *PROGRAM,
         *map(str, arguments),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})},
+        env={**os.environ, "PYTHONPATH": search, **(environment or {})},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,0 +1,75 @@
+"""`orderflow validate` and `graph`."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from orderflow.definitions import packaged_definitions
+from tests.definitions import load, shipped
+from tests.support.command_line import orderflow, run_process
+from tests.support.extension import install
+
+
+def written(folder: Path, value: object, prefix: bytes = b"") -> Path:
+    """A file that holds `value`."""
+    path = folder / "definition.json"
+    path.write_bytes(prefix + json.dumps(value).encode())
+    return path
+
+
+def test_validate_prints_name_version_and_fingerprint_of_the_packaged_definition() -> None:
+    """Issue: `orderflow validate` prints `order 1.0.0 sha256:…`."""
+    ran = orderflow("validate")
+    assert ran.code == 0
+    assert re.fullmatch(r"order 1\.0\.0 sha256:[0-9a-f]{64}\n", ran.out)
+
+
+@pytest.mark.parametrize("prefix", [b"", b"\xef\xbb\xbf"], ids=["plain", "BOM"])
+def test_validate_takes_a_file_or_standard_input(prefix: bytes, tmp_path: Path) -> None:
+    """W13: the same reader, with or without a byte order mark."""
+    value = shipped({"$.version": "2.0.0"})
+    path = written(tmp_path, value, prefix)
+    expected = f"order 2.0.0 {load(value).fingerprint}\n"
+    assert orderflow("validate", path).out == expected
+    assert orderflow("validate", "-", stdin=path.read_bytes()).out == expected
+
+
+def test_validate_as_json() -> None:
+    """For programs."""
+    told = orderflow("validate", "--json").json
+    fingerprint = load(json.loads(packaged_definitions()[-1])).fingerprint
+    assert (told["name"], told["version"], told["fingerprint"]) == ("order", "1.0.0", fingerprint)
+    assert told["steps"] == ["validate", "reserve_inventory", "risk_check", "charge", "notify"]
+
+
+def test_validate_tells_every_fault_by_its_path(tmp_path: Path) -> None:
+    """Issue: several at once, each by JSON path and in one sentence; nothing on standard output."""
+    faults = {"$.steps[1].activity": "reserve", "$.steps[3].depends_on[0]": "nobody", "$.steps[4].retry.attempts": 0}
+    path = written(tmp_path, shipped(faults))
+    ran = orderflow("validate", path)
+    assert (ran.code, ran.out) == (2, "")
+    for fault in faults:
+        assert f"{path}: {fault}: " in ran.err
+    problems = orderflow("validate", path, "--json").error["problems"]
+    assert {problem["path"] for problem in problems} >= set(faults)
+
+
+def test_graph_draws_mermaid_and_svg() -> None:
+    """The same definition, for a README and for a browser."""
+    assert "flowchart" in orderflow("graph").out
+    assert orderflow("graph", "--format", "svg").out.rstrip().endswith("</svg>")
+    told = orderflow("graph", "--json").json
+    assert told["format"] == "mermaid"
+    assert told["drawing"] == orderflow("graph").out
+
+
+async def test_steps_of_installed_packages_are_known(tmp_path: Path) -> None:
+    """A team's own step is checked like ours; without its package it is unknown."""
+    folder = install(tmp_path)
+    (file,) = folder.glob("*.json")
+    assert (await run_process("validate", file)).code == 2
+    ran = await run_process("validate", file, path=tmp_path)
+    assert (ran.code, ran.err) == (0, "")
+    assert (await run_process("graph", file, path=tmp_path)).out.count("ship") > 0
