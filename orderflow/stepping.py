@@ -44,15 +44,18 @@ class Stepping:
         request = self._request(step)
         waiting = partial(self._progress.mark, step.id, detail=dispatch.NO_WORKER_KNOWS_IT)
         came_to = await dispatch.perform(step, request, waiting)
-        if isinstance(came_to, StepResult) or came_to.is_final or came_to.is_cancellation:
+        if isinstance(came_to, StepResult) or came_to.is_final:
             return came_to
+        if came_to.is_cancellation and step.compensation is not None:
+            return came_to  # its undo finds out what stands
         return await self._look_once_more(step, request, came_to)
 
     async def _look_once_more(self, step: Step, request: StepRequest, failure: Failure) -> StepResult | Failure:
         """Never "failed" with an effect standing: adopt what was done, or have its absence proven (T25, I06)."""
         settled = await dispatch.settle(step, request)
         if isinstance(settled, Failure):
-            return settled if settled.is_cancellation or settled.is_final else failure.because(Reason.OUTCOME_UNKNOWN)
+            unknown = failure if failure.is_cancellation else failure.because(Reason.OUTCOME_UNKNOWN)
+            return settled if settled.is_cancellation or settled.is_final else unknown
         if settled.found is not None:
             return settled.found
         if request.deadline_at is not None and workflow.now() > request.deadline_at:

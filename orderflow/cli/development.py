@@ -22,8 +22,8 @@ DEFAULT_PORT: Final = 7233
 _LONGEST_LINE: Final = 1024 * 1024
 
 
-async def run_development(settings: Settings, port: int, ui_port: int, speaker: Callable[[str], Say]) -> ExitCode:
-    """Run until SIGTERM or SIGINT. `speaker` gives the voice of each part by its name.
+async def run_development(settings: Settings, ports: tuple[int, int], speaker: Callable[[str], Say]) -> ExitCode:
+    """Run until SIGTERM or SIGINT. `ports` are Temporal's and its UI's; `speaker` gives each part a voice by its name.
 
     Raises:
         InvalidInput: if a port is taken, or another `dev` runs over the same state.
@@ -32,18 +32,18 @@ async def run_development(settings: Settings, port: int, ui_port: int, speaker: 
     """
     say, stopping = speaker("dev"), asyncio.Event()
     with stopped_by_signals(stopping), _alone(settings):
-        for taken in (port, ui_port):
-            _require_free(taken)
+        for port in ports:
+            _require_free(port)
         server = EmbeddedServer(
             binary=None if sys.platform == "win32" else find_temporal(settings.temporal_binary),
-            port=port,
-            ui_port=ui_port,
+            port=ports[0],
+            ui_port=ports[1],
             database=settings.state_dir / "temporal.db",
             log=settings.state_dir / "temporal.log",
         )
         say("starting Temporal")
         async with server, _worker(settings, server, speaker("worker")) as worker:
-            for line in _welcome(settings, server.address, port, ui_port):
+            for line in _welcome(settings, server.address, ports):
                 say(line)
             await _first(stopping.wait(), worker.wait())
             if not stopping.is_set():
@@ -53,7 +53,8 @@ async def run_development(settings: Settings, port: int, ui_port: int, speaker: 
     return ExitCode.DONE
 
 
-def _welcome(settings: Settings, address: str, port: int, ui_port: int) -> Iterator[str]:
+def _welcome(settings: Settings, address: str, ports: tuple[int, int]) -> Iterator[str]:
+    port, ui_port = ports
     yield f"Temporal at {address}, its UI at http://{HOST}:{ui_port}; state in {settings.state_dir}"
     if port != DEFAULT_PORT:
         yield f"in other terminals: export TEMPORAL_ADDRESS={address}"
@@ -86,6 +87,8 @@ def _require_free(port: int) -> None:
 
 @asynccontextmanager
 async def _worker(settings: Settings, server: EmbeddedServer, say: Say) -> AsyncIterator[Process]:
+    if settings.log_format == "auto":  # the worker writes into a pipe, but a person reads it
+        settings = settings.model_copy(update={"log_format": "console"})
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "orderflow.worker"),
         env=child_environment(settings, temporal_address=server.address),

@@ -19,11 +19,13 @@ UiPort = Annotated[int, typer.Option("--ui-port", min=1, max=65535, help="Where 
 
 def worker(as_json: AsJson = False) -> None:
     """Run a worker until SIGTERM or Ctrl+C."""
-    from orderflow.settings import load_settings
-    from orderflow.worker import run_worker  # Temporal's client, see orderflow.cli
+    from orderflow.settings import load_settings  # the settings and Temporal's client, see orderflow.cli
+    from orderflow.telemetry import configure_logging
+    from orderflow.worker import run_worker
 
     settings = load_settings()
-    asyncio.run(run_worker(settings, say=speaker("worker", as_json)) if as_json else run_worker(settings))
+    configure_logging("json" if as_json else settings.log_format)
+    asyncio.run(run_worker(settings))
 
 
 def dev(port: Port = 7233, ui_port: UiPort = 8233, as_json: AsJson = False) -> ExitCode:
@@ -32,7 +34,7 @@ def dev(port: Port = 7233, ui_port: UiPort = 8233, as_json: AsJson = False) -> E
     from orderflow.settings import load_settings
 
     settings = load_settings()
-    return asyncio.run(run_development(settings, port, ui_port, lambda name: speaker(name, as_json)))
+    return asyncio.run(run_development(settings, (port, ui_port), lambda name: speaker(name, as_json)))
 
 
 def demo(as_json: AsJson = False) -> ExitCode:

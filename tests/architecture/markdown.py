@@ -89,11 +89,12 @@ def section(page: Path, heading: str) -> str:
     return found[1]
 
 
-def first_cells(table: str) -> list[str]:
-    """The first cell of each row of the tables in `table`, headers left out."""
-    rows = re.findall(r"^\| (.+?) +\|.*$", table, re.MULTILINE)
-    rules = [number for number, cell in enumerate(rows) if set(cell) <= {"-", ":"}]
-    return [cell for number, cell in enumerate(rows) if number not in rules and number + 1 not in rules]
+def rows(text: str) -> list[list[str]]:
+    """The rows of the tables in `text` as their cells, headers left out."""
+    lines = re.findall(r"^\| (.+) \|$", text, re.MULTILINE)
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines]
+    rules = [number for number, row in enumerate(cells) if set(row[0]) <= {"-", ":"} and row[0]]
+    return [row for number, row in enumerate(cells) if number not in rules and number + 1 not in rules]
 
 
 def anchors(page: Path) -> set[str]:

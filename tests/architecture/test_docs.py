@@ -20,11 +20,11 @@ from tests.architecture.markdown import (
     anchors,
     blocks,
     defines,
-    first_cells,
     inline_code,
     links,
     pages,
     prose,
+    rows,
     section,
 )
 from tests.architecture.product import PACKAGE, ROOT, name_of
@@ -33,8 +33,8 @@ LONGEST_README = 250
 MAP, COMMANDS, SETTINGS = "## The map of rooms", "## Commands", "## Settings"
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 SHELLS = {"sh", "console", "powershell"}
-OTHERS = {f"{PREFIX}PROVIDER_", f"{PREFIX}TEST_MAX_CACHED_WORKFLOWS", f"{PREFIX}DEBUG", SECRETS_DIR}
-PATIENT_WORDS = re.compile("exactly[- ]once", re.IGNORECASE)
+BESIDES = {f"{PREFIX}TEST_MAX_CACHED_WORKFLOWS", f"{PREFIX}TEST_SERVER_BINARY", SECRETS_DIR}
+IMPOSSIBLE_PROMISE = re.compile("exactly[- ]once", re.IGNORECASE)
 
 Command = Any  # typer brings its own copy of click, whose classes have no public names
 
@@ -64,7 +64,7 @@ def test_every_symbol_that_is_linked_is_defined_in_that_file(page: Path) -> None
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_no_page_promises_what_no_distributed_system_can(page: Path) -> None:
     """The promise is at-least-once delivery, each effect applied once."""
-    assert PATIENT_WORDS.findall(page.read_text("utf-8")) == []
+    assert IMPOSSIBLE_PROMISE.findall(page.read_text("utf-8")) == []
 
 
 def test_the_map_names_every_module_and_nothing_else() -> None:
@@ -72,19 +72,26 @@ def test_the_map_names_every_module_and_nothing_else() -> None:
     files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")]
     modules = {path.as_posix() for path in files if path.name != "__init__.py"}
     packages = {f"{path.parent.as_posix()}/" for path in files if path.name == "__init__.py"} - {"./"}
-    named = [name for cell in first_cells(section(README, MAP)) for name in inline_code(cell)]
+    named = [name for row in rows(section(README, MAP)) for name in inline_code(row[0])]
     assert sorted(named) == sorted(modules | packages)
 
 
 def test_the_settings_table_is_complete() -> None:
     """Each field of `Settings` by its variable, and the folder of secrets."""
-    named = [name for cell in first_cells(section(README, SETTINGS)) for name in inline_code(cell)]
+    named = [name for row in rows(section(README, SETTINGS)) for name in inline_code(row[0])]
     assert sorted(named) == sorted({PREFIX + field.upper() for field in Settings.model_fields} | {SECRETS_DIR})
+
+
+def test_the_settings_table_tells_the_defaults() -> None:
+    """Those that are a plain number or word."""
+    told = {row[0].strip("`"): row[1].strip("`") for row in rows(section(README, SETTINGS))}
+    plain = {PREFIX + name.upper(): field.default for name, field in Settings.model_fields.items() if field.default}
+    assert {name: told[name] for name in plain} == {name: f"{default}" for name, default in plain.items()}
 
 
 def test_every_setting_that_a_page_names_exists() -> None:
     """Somebody will copy it."""
-    known = {PREFIX + field.upper() for field in Settings.model_fields} | OTHERS
+    known = {PREFIX + field.upper() for field in Settings.model_fields} | BESIDES
     named = {
         (name_of(page), name)
         for page in pages()
@@ -96,7 +103,7 @@ def test_every_setting_that_a_page_names_exists() -> None:
 
 def test_the_commands_table_names_every_verb() -> None:
     """What the program can do is in the README."""
-    spoken = [words for cell in first_cells(section(README, COMMANDS)) for words in _calls_in_prose(cell)]
+    spoken = [words for row in rows(section(README, COMMANDS)) for words in _calls_in_prose(row[0])]
     assert {words[1] for words in spoken} == set(_root().commands)
 
 

@@ -7,6 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from orderflow.client import connect, ensure_search_attributes
+from tests.support.processes import TemporalCli
 from tests.support.servers import DevServer
 from tests.support.shop import Shop, open_shop, quick
 
@@ -31,3 +32,9 @@ async def shop(client: Client, tmp_path: Path) -> AsyncIterator[Shop]:
     """A shop on that server, with short pauses and timeouts; its worker is not running yet."""
     async with open_shop(client, tmp_path, change=quick) as opened:
         yield opened
+
+
+@pytest.fixture
+def cli(dev_server: DevServer) -> TemporalCli:
+    """Temporal's own command line, at that server."""
+    return TemporalCli(dev_server.address)

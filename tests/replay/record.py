@@ -20,7 +20,7 @@ from tests.support.shop import open_shop, quick
 
 HISTORIES = Path(__file__).parent / "histories"
 
-_OF_A_MACHINE = frozenset({"identity", "binaryChecksum", "workerInstanceKey", "hostName"})
+_OF_A_MACHINE = frozenset({"identity", "binaryChecksum", "workerInstanceKey", "hostName", "stackTrace"})
 
 
 async def record(names: list[str]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from typer.testing import CliRunner
 
 from orderflow.cli import app
@@ -39,6 +40,15 @@ class Ran:
     def error(self) -> Any:
         """The error that it printed as JSON."""
         return self.json["error"]
+
+
+def unconfigure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let commands run in `folder` with nothing configured, and with a Temporal that is nowhere."""
+    for name in [name for name in os.environ if name.startswith(("ORDERFLOW_", "TEMPORAL_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NOWHERE)
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def orderflow(*arguments: object, stdin: bytes = b"") -> Ran:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,6 +28,7 @@ from orderflow.domain.orders import FINAL, Stage
 from orderflow.ledger.effects import EffectStore
 from orderflow.ledger.sqlite import SqliteLedger
 from orderflow.providers.simulated import Fault, SimulatedWorld
+from orderflow.providers.simulation.journal import Line
 from orderflow.signing import ApproverKey, KeyRegistry, decision_for
 from orderflow.worker import make_worker
 from orderflow.workflows import OrderWorkflow
@@ -223,6 +224,16 @@ class Order:
                 await asyncio.sleep(0.01)
             return view
 
+    async def seen(self, look: Callable[["Order"], Awaitable[bool]]) -> None:
+        """Wait until `look` sees what it looks for."""
+        async with asyncio.timeout(PATIENCE):
+            while not await look(self):
+                await asyncio.sleep(0.01)
+
+    def lines(self) -> list[Line]:
+        """What the providers' log tells about this order."""
+        return [line for line in self.shop.world.log() if line.get("workflow_id") == self.id]
+
     async def token(self, who: str = "alice", decision: Decision = Decision.APPROVE, **changes: Any) -> str:
         """A decision on the open request, signed by `who`; `changes` are claims to tamper with before signing."""
         view = await self.when(lambda view: view.request is not None)
@@ -269,11 +280,10 @@ class Order:
         """Everything that is known of this order now."""
         async with asyncio.timeout(PATIENCE):
             history = await self.handle.fetch_history()
-        lines = [line for line in self.shop.world.log() if line.get("workflow_id") == self.id]
         effects = await self.shop.ledger.effects(self.id)
         described = await self.handle.describe()
         attributes = {pair.key.name: pair.value for pair in described.typed_search_attributes}
-        return Books(history, tuple(lines), await self.view(), tuple(effects), self.definition, attributes)
+        return Books(history, tuple(self.lines()), await self.view(), tuple(effects), self.definition, attributes)
 
 
 @asynccontextmanager

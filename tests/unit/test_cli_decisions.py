@@ -1,7 +1,6 @@
 """`orderflow approve` and `reject`: which signed decisions are taken, and how a signal's verdict is read from views."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from orderflow.domain.errors import InvalidInput
 from orderflow.domain.orders import Stage
 from orderflow.signing import ApproverKey
 from tests.approval_requests import BOUND, OPENED_AT, claims
-from tests.support.command_line import NOWHERE, orderflow
+from tests.support.command_line import orderflow, unconfigure
 
 ORDER = BOUND.workflow_id
 BOM = b"\xef\xbb\xbf"
@@ -24,11 +23,7 @@ BOM = b"\xef\xbb\xbf"
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run in; Temporal is nowhere."""
-    for name in [name for name in os.environ if name.startswith(("ORDERFLOW_", "TEMPORAL_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TEMPORAL_ADDRESS", NOWHERE)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return unconfigure(tmp_path, monkeypatch)
 
 
 def token(**changes: object) -> str:
@@ -79,14 +74,17 @@ def test_whose_key_signs_is_looked_up_before_anything_else() -> None:
 
 
 def view(stage: Stage = Stage.AWAITING_APPROVAL, **changes: object) -> OrderView:
+    """What the order says of itself."""
     return OrderView.model_validate({"order": ORDER, "run_id": "run-1", "stage": stage} | changes)
 
 
 def taken(decision: Decision, approver: str) -> SafeEvent:
+    """A decision in the trail."""
     return SafeEvent(at=OPENED_AT, told=Told.DECISION_ACCEPTED, subject=decision, detail=approver)
 
 
 def refusal(reason: Refusal, door: str = "signal", name: str = APPROVE_SIGNAL) -> RefusedMessage:
+    """A message in the list of refused ones."""
     return RefusedMessage(at=OPENED_AT, door=door, name=name, reason=reason)
 
 

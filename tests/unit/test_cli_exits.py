@@ -1,7 +1,5 @@
 """How a command ends: exit codes that scripts rely on, one line for a person, JSON for a program."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +15,15 @@ from orderflow.domain.errors import (
     OrderflowError,
     Problem,
 )
-from tests.support.command_line import orderflow
+from tests.support.command_line import orderflow, unconfigure
+
+VERBS = ["demo", "dev", "worker", "submit", "list", "show", "approve", "reject", "validate", "graph", "doctor",
+         "keys new", "keys list", "simulator", "simulator log", "simulator fault", "simulator reset"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in [name for name in os.environ if name.startswith(("ORDERFLOW_", "TEMPORAL_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    yield
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unconfigure(tmp_path, monkeypatch)
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -116,10 +114,6 @@ def test_help_is_no_error(verb: str) -> None:
     ran = orderflow(*verb.split(), "--help")
     assert ran.code == 0
     assert max(map(len, ran.out.splitlines())) <= 80
-
-
-VERBS = ["demo", "dev", "worker", "submit", "list", "show", "approve", "reject", "validate", "graph", "doctor",
-         "keys new", "keys list", "simulator", "simulator log", "simulator fault", "simulator reset"]  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.order_events import EXAMPLE
-from tests.support.command_line import NOWHERE, PATIENCE, PROGRAM, Ran, orderflow, run_process
+from tests.support.command_line import PATIENCE, PROGRAM, Ran, orderflow, run_process, unconfigure
 
 ORDER = "order-0123456789abcdef0123456789abcdef"
 
@@ -50,10 +50,7 @@ VERBS: dict[str, Callable[[str], tuple[str, ...]]] = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run in; Temporal is nowhere, so a verb that connects before it has looked exits with 3."""
-    for name in [name for name in os.environ if name.startswith(("ORDERFLOW_", "TEMPORAL_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TEMPORAL_ADDRESS", NOWHERE)
-    monkeypatch.chdir(tmp_path)
+    unconfigure(tmp_path, monkeypatch)
     Path("event.json").write_bytes(EXAMPLE)
     return tmp_path
 

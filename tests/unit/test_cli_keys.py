@@ -1,7 +1,6 @@
 """`orderflow keys new` and `keys list`."""
 
 import json
-import os
 import stat
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orderflow.signing import ApproverKey, KeyRegistry
-from tests.support.command_line import orderflow
+from tests.support.command_line import orderflow, unconfigure
 
 DEVELOPMENT = {"alice", "bob", "carol"}
 
@@ -17,9 +16,8 @@ DEVELOPMENT = {"alice", "bob", "carol"}
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run in, with nothing configured."""
-    for name in [name for name in os.environ if name.startswith(("ORDERFLOW_", "TEMPORAL_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+    unconfigure(tmp_path, monkeypatch)
+    monkeypatch.delenv("TEMPORAL_ADDRESS")
     return tmp_path
 
 

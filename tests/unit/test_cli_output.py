@@ -1,4 +1,4 @@
-"""What people see: tables that fit 80 columns, pages in which nothing steers the terminal, JSON that any program reads."""
+"""What people see: tables that fit 80 columns, pages in which nothing steers the terminal, JSON for any program."""
 
 import json
 import sys
@@ -33,10 +33,12 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def summary(stage: str | None, reason: str | None, status: str = "running") -> OrderSummary:
+    """One line of a list."""
     return OrderSummary(ORDER, "run-1", status, stage, reason, NOW - timedelta(hours=3), None)
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines printed so far."""
     return capsys.readouterr().out.splitlines()
 
 
@@ -67,6 +69,7 @@ def test_a_piped_list_has_one_line_an_order(capsys: pytest.CaptureFixture[str]) 
 
 
 def status(**changes: object) -> OrderStatus:
+    """What Temporal knows of an order."""
     fields: dict[str, object] = {
         "order": ORDER, "run_id": "run-1", "status": "running", "stage": "running", "reason": None,
         "task_queue": "orderflow", "task_attempt": 0, "task_failure": None, "pending": (),
@@ -75,6 +78,7 @@ def status(**changes: object) -> OrderStatus:
 
 
 def view(**changes: object) -> OrderView:
+    """What an order says of itself."""
     fields = {
         "order": ORDER, "run_id": "run-1", "stage": Stage.AWAITING_APPROVAL, "event_source": "/shop",
         "event_id": "order-placed-1001", "payload_fingerprint": "fp1:" + "a" * 64, "definition": "order 1.0.0",
@@ -85,6 +89,7 @@ def view(**changes: object) -> OrderView:
 
 
 def effect(**changes: object) -> EffectRecord:
+    """What the ledger remembers of a charge."""
     fields: dict[str, object] = {
         "key": f"{ORDER}.charge.do", "workflow_id": ORDER, "step": "charge", "provider": "payments",
         "operation": "charge", "intent_digest": "sha256:x", "state": EffectState.COMMITTED, "token": 2,
@@ -118,6 +123,7 @@ FULL = OrderReport(
 
 
 def page(report: OrderReport, capsys: pytest.CaptureFixture[str]) -> str:
+    """The page of a report."""
     order_page.print_order(report)
     return capsys.readouterr().out
 
@@ -223,7 +229,7 @@ def test_an_age_in_one_unit(seconds: int, told: str) -> None:
         (None, "EUR", "-"),
         (5, None, "5 minor units"),
         (5, "ZZZ", "5 minor units of ZZZ"),
-    ],  # fmt: skip
+    ],
 )
 def test_money_is_told_in_its_own_unit(amount: int | None, currency: str | None, told: str) -> None:
     """M01: also what a newer release has booked."""

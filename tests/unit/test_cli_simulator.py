@@ -1,13 +1,12 @@
 """`orderflow simulator log`, `fault` and `reset` over the log in the state folder."""
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
 from orderflow.providers.simulated import SimulatedWorld
-from tests.support.command_line import orderflow
+from tests.support.command_line import orderflow, unconfigure
 from tests.support.providers import act, within
 
 LOG = Path(".orderflow/simulator.jsonl")
@@ -16,10 +15,7 @@ LOG = Path(".orderflow/simulator.jsonl")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run in, with nothing configured."""
-    for name in [name for name in os.environ if name.startswith("ORDERFLOW_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return unconfigure(tmp_path, monkeypatch)
 
 
 def test_looking_at_a_world_that_was_never_used_makes_none() -> None:

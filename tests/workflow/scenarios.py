@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from orderflow.domain.orders import FINAL, Reason, Stage, StepState
+from orderflow.domain.definition import Definition
+from orderflow.domain.orders import Reason, Stage, StepState
 from tests.support.gates import Gate
 from tests.support.shop import Ending, Order, Shop, order_event, order_of
 
@@ -28,12 +30,25 @@ class Effect(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Struck(StrEnum):
+    """How a test sees that the fault has struck and the step is not over."""
+
+    IN_THE_PAUSE = "in_the_pause"
+    BEFORE_THE_REPLY = "before_the_reply"
+    IN_THE_LOG = "in_the_log"
+
+
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault: the faults to order (`lookup` strikes lookups), and what they mean."""
+    """A kind of fault: the faults to order (`lookup` strikes lookups), what they mean, and how to see them strike.
+
+    What is retried is cancelled in the pause between two attempts, because the time-skipping server forgets an activity
+    that fails for a retry after its cancellation was asked for (the real one reports the failure).
+    """
 
     name: str
     effect: Effect
+    struck: Struck
     fault: dict[str, Any]
     lookup: dict[str, Any] | None = None
 
@@ -44,28 +59,30 @@ class Kind:
             shop.fault(operation="lookup", order=order, **self.lookup)
 
 
-def _lost(**more: Any) -> dict[str, Any]:
-    return {"kind": "lost_reply", **more}
+def _retried(name: str, effect: Effect, kind: str, *, lookup: dict[str, Any] | None = None, **fault: Any) -> Kind:
+    return Kind(name, effect, Struck.IN_THE_PAUSE, {"kind": kind, **fault}, lookup)
 
+
+_LOST: Final = {"kind": "lost_reply", "times": FOR_EVER}
 
 QUICK_KINDS: Final = (
-    Kind("decline", Effect.DECLINED, {"kind": "decline"}),
-    Kind("unavailable_once", Effect.HARMLESS, {"kind": "unavailable"}),
-    Kind("unavailable_for_ever", Effect.EXHAUSTED, {"kind": "unavailable", "times": FOR_EVER}),
-    Kind("busy_once", Effect.HARMLESS, {"kind": "busy"}),
-    Kind("busy_for_ever", Effect.EXHAUSTED, {"kind": "busy", "times": FOR_EVER, "milliseconds": 2000}),
-    Kind("lost_reply_once", Effect.HARMLESS, _lost()),
-    Kind("lost_reply_then_found", Effect.HARMLESS, _lost(times=FOR_EVER)),
-    Kind("lost_reply_for_ever", Effect.UNKNOWN, _lost(times=FOR_EVER), _lost(times=FOR_EVER)),
-    Kind("lost_request_once", Effect.HARMLESS, _lost(commit=False)),
-    Kind("lost_request_for_ever", Effect.EXHAUSTED, _lost(commit=False, times=FOR_EVER)),
-    Kind("pending_that_settles", Effect.HARMLESS, {"kind": "pending", "times": 2}),
-    Kind("delay", Effect.HARMLESS, {"kind": "delay", "milliseconds": 100}),
+    Kind("decline", Effect.DECLINED, Struck.BEFORE_THE_REPLY, {"kind": "decline"}),
+    Kind("pending_that_settles", Effect.HARMLESS, Struck.BEFORE_THE_REPLY, {"kind": "pending", "times": 2}),
+    Kind("delay", Effect.HARMLESS, Struck.BEFORE_THE_REPLY, {"kind": "delay", "milliseconds": 100}),
+    _retried("unavailable_once", Effect.HARMLESS, "unavailable"),
+    _retried("unavailable_for_ever", Effect.EXHAUSTED, "unavailable", times=FOR_EVER),
+    _retried("busy_once", Effect.HARMLESS, "busy"),
+    _retried("busy_for_ever", Effect.EXHAUSTED, "busy", times=FOR_EVER),
+    _retried("lost_reply_once", Effect.HARMLESS, "lost_reply"),
+    _retried("lost_reply_then_found", Effect.HARMLESS, "lost_reply", times=FOR_EVER),
+    _retried("lost_reply_for_ever", Effect.UNKNOWN, "lost_reply", times=FOR_EVER, lookup=_LOST),
+    _retried("lost_request_once", Effect.HARMLESS, "lost_reply", commit=False),
+    _retried("lost_request_for_ever", Effect.EXHAUSTED, "lost_reply", times=FOR_EVER, commit=False),
 )
 SLOW_KINDS: Final = (
-    Kind("pending_for_ever", Effect.UNKNOWN, {"kind": "pending", "times": FOR_EVER}),
-    Kind("hang_once", Effect.HARMLESS, {"kind": "hang"}),
-    Kind("request_hangs_once", Effect.HARMLESS, {"kind": "hang", "commit": False}),
+    Kind("pending_for_ever", Effect.UNKNOWN, Struck.IN_THE_LOG, {"kind": "pending", "times": FOR_EVER}),
+    Kind("hang_once", Effect.HARMLESS, Struck.IN_THE_LOG, {"kind": "hang"}),
+    Kind("request_hangs_once", Effect.HARMLESS, Struck.IN_THE_LOG, {"kind": "hang", "commit": False}),
 )
 """Kinds that take real time: while an activity runs, the time-skipping server does not skip."""
 
@@ -98,6 +115,12 @@ class Scenario:
         if self.kind.effect is Effect.UNKNOWN or self.kind.name in ("pending_that_settles", "lost_reply_then_found"):
             return Effect.EXHAUSTED  # nothing can be looked up
         return self.kind.effect
+
+    @property
+    def struck(self) -> Struck:
+        """How to see the fault strike; an answer of a check that is no decision is asked for again."""
+        asked_again = self.step == "risk_check" and self.kind.fault["kind"] == "pending"
+        return Struck.IN_THE_PAUSE if asked_again else self.kind.struck
 
     @property
     def ends(self) -> tuple[frozenset[Stage], Reason | None]:
@@ -141,53 +164,63 @@ def scenarios(*kinds: Kind) -> list[Scenario]:
     return [cell for cell in cells if cell.is_possible()]
 
 
-async def play(shop: Shop, scenario: Scenario) -> tuple[Order, Ending]:
+async def play(shop: Shop, scenario: Scenario, definition: Definition | None = None) -> tuple[Order, Ending]:
     """Run one order through its scenario to the end."""
     event = order_event()
-    gates = _gates(shop, scenario, order_of(event))
+    gate = _gate(shop, scenario, order_of(event))
     scenario.kind.order(shop, OPERATIONS[scenario.step], order_of(event))
-    order = await shop.start(event)
-    if scenario.step not in BEFORE_APPROVAL or scenario.effect is Effect.HARMLESS:
-        await _pass_the_approval(order, scenario, gates)
-    for gate in gates:
-        await _cancel_at(order, gate)
+    order = await shop.start(event, definition)
+    if scenario.step in BEFORE_APPROVAL and scenario.moment is Moment.DURING_THE_STEP:
+        await _cancel_during(order, scenario, gate)
+    elif scenario.step not in BEFORE_APPROVAL or scenario.effect is Effect.HARMLESS:
+        await _pass_the_approval(order, scenario, gate)
+    if scenario.moment is Moment.COMPENSATING and gate is not None:
+        await order.when(lambda _: gate.reached.is_set())
+        await _cancel_and_open(order, gate)
     return order, await order.ending()
 
 
-def _gates(shop: Shop, scenario: Scenario, order: str) -> list[Gate]:
-    match scenario.moment:
-        case Moment.DURING_THE_STEP:
-            return [shop.hold(OPERATIONS[scenario.step], order)]
-        case Moment.COMPENSATING:
-            return [shop.hold("release", order)]
-        case _:
-            return []
+def _gate(shop: Shop, scenario: Scenario, order: str) -> Gate | None:
+    if scenario.moment is Moment.COMPENSATING:
+        return shop.hold("release", order)
+    if scenario.moment is Moment.DURING_THE_STEP and scenario.struck is Struck.BEFORE_THE_REPLY:
+        return shop.hold(OPERATIONS[scenario.step], order, after=True)
+    return None
 
 
-async def _pass_the_approval(order: Order, scenario: Scenario, gates: list[Gate]) -> None:
-    if scenario.step in BEFORE_APPROVAL:
-        for gate in gates:
-            await _cancel_at(order, gate)
-            return
+async def _pass_the_approval(order: Order, scenario: Scenario, gate: Gate | None) -> None:
     await order.until(Stage.AWAITING_APPROVAL)
     if scenario.moment is Moment.AWAITING_APPROVAL:
         await order.cancel()
-    else:
-        await order.approve()
-
-
-async def _cancel_at(order: Order, gate: Gate) -> None:
-    """Cancel while a call waits at the gate, see that the order knows, and let the call go on."""
-    if gate.opened.is_set():
         return
-    await order.when(lambda _: gate.reached.is_set())
-    await order.when(_nothing_else_runs(gate))
+    await order.approve()
+    if scenario.moment is Moment.DURING_THE_STEP:
+        await _cancel_during(order, scenario, gate)
+
+
+async def _cancel_during(order: Order, scenario: Scenario, gate: Gate | None) -> None:
+    """Cancel when the fault has struck and nothing but its step runs, so that what must be undone is certain."""
+    await order.when(lambda view: [left.step for left in view.steps if left.state is StepState.RUNNING] == [scenario.step])
+    if gate is not None:
+        await order.when(lambda _: gate.reached.is_set())
+        await _cancel_and_open(order, gate)
+        return
+    pauses = scenario.struck is Struck.IN_THE_PAUSE
+    await order.seen(partial(_is_pausing, scenario.step) if pauses else _has_struck)
     await order.cancel()
-    await order.when(lambda view: view.cancel_requested or view.stage in FINAL)
+
+
+async def _cancel_and_open(order: Order, gate: Gate) -> None:
+    await order.cancel()
+    await order.when(lambda view: view.cancel_requested)
     gate.open()
 
 
-def _nothing_else_runs(gate: Gate) -> Any:
-    """Only the step at the gate still runs: its siblings are done, so that what must be undone is certain."""
-    held = 0 if gate.operation == "release" else 1
-    return lambda view: sum(record.state is StepState.RUNNING for record in view.steps) == held
+async def _is_pausing(step: str, order: Order) -> bool:
+    """An attempt has failed, and the definition has the next one wait for longer than a test takes."""
+    pending = (await order.handle.describe()).raw_description.pending_activities
+    return any(each.activity_id == step and each.attempt > 1 for each in pending)
+
+
+async def _has_struck(order: Order) -> bool:
+    return any("fault" in line and line["kind"] == "act" for line in order.lines())

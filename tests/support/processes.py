@@ -1,0 +1,124 @@
+"""Processes of the product as tests run them: a worker beside a server, and Temporal's own command line."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tests.support.command_line import Ran
+from tests.support.observing import eventually
+from tests.support.servers import temporal_binary
+
+PATIENCE: Final = 60.0
+
+WORKER: Final = (sys.executable, "-m", "orderflow.worker")
+
+
+def bare_environment(**variables: str) -> dict[str, str]:
+    """The environment of somebody who has configured nothing but `variables`; `temporal` is on PATH."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ORDERFLOW_", "TEMPORAL_"))}
+    programs = os.pathsep.join([str(Path(sys.executable).parent), str(temporal_binary().parent), os.environ["PATH"]])
+    return {**inherited, "PATH": programs, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+
+
+class Child:
+    """`async with Child(...) as child`: a process of our own, with its output in a file; killed if it outlives that."""
+
+    def __init__(self, command: tuple[str, ...], folder: Path, environment: Mapping[str, str], name: str = "worker") -> None:
+        self._command = command
+        self._folder = folder
+        self._environment = environment
+        self._log = folder / f"{name}.log"
+        self._process: Process | None = None
+
+    async def __aenter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._log.open("wb") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, cwd=self._folder, env=dict(self._environment), stdin=DEVNULL, stdout=output, stderr=STDOUT
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop(signal.SIGKILL)
+
+    @property
+    def said(self) -> str:
+        """Everything it has printed so far."""
+        return self._log.read_text()
+
+    async def until_said(self, words: str) -> None:
+        """Wait until it has printed `words`; fail at once when it ended without them."""
+
+        async def look() -> bool:
+            ended = self._running.returncode is not None
+            if words in self.said:
+                return True
+            if ended:
+                raise AssertionError(f"it ended with {self._running.returncode} before it said {words!r}: {self.said}")
+            return False
+
+        await eventually(look)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._running.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for its end; gives the exit code."""
+        async with asyncio.timeout(PATIENCE):
+            return await self._running.wait()
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send it a signal unless it has ended, and wait for its end; gives the exit code."""
+        if self._running.returncode is None:
+            self.send(number)
+        return await self.ended()
+
+    @property
+    def _running(self) -> Process:
+        if self._process is None:
+            raise RuntimeError("it was not started")
+        return self._process
+
+
+async def run(*command: object, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Ran:
+    """Run a program to its end; it reads nothing."""
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        cwd=folder,
+        env=dict(environment or bare_environment()),
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    return Ran(process.returncode or 0, out.decode(), err.decode())
+
+
+class TemporalCli:
+    """`temporal workflow …` at one server, as a person would type it."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def workflow(self, *arguments: object) -> Ran:
+        """Run `temporal workflow` with these arguments."""
+        return await run(temporal_binary(), "workflow", *arguments, "--address", self._address)
+
+    async def json(self, *arguments: object) -> Any:
+        """Run `temporal workflow` with these arguments, which must succeed, and give what it prints, if anything."""
+        ran = await self.workflow(*arguments, "--output", "json")
+        if ran.code:
+            raise AssertionError(f"temporal workflow {arguments}: {ran.err}")
+        return ran.json if ran.out.strip() else None
