@@ -5,7 +5,6 @@ What it claims is read from the simulator's own log, not from what orderflow say
 
 import asyncio
 import json
-import signal
 import sys
 import uuid
 from asyncio.subprocess import DEVNULL, Process
@@ -70,12 +69,19 @@ class WorkerProcess:
             )
         return self._running.pid
 
-    async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send it a signal and wait until it is gone; gives its exit code."""
+    async def stop(self) -> int:
+        """Let it drain, and wait until it is gone; gives its exit code."""
+        return await self._end(Process.terminate)
+
+    async def kill(self) -> int:
+        """End it where it stands."""
+        return await self._end(Process.kill)
+
+    async def _end(self, how: Callable[[Process], None]) -> int:
         if self._running is None:
             return 0
         if self._running.returncode is None:
-            self._running.send_signal(number)
+            how(self._running)
         return await self._running.wait()
 
 
@@ -151,7 +157,7 @@ async def _killed(stand: Stand, order: WorkflowHandle[Any, Any]) -> Chain:
         return bool(stand.done(order, "reserve"))
 
     await _until(is_reserved)
-    await stand.worker.stop(signal.SIGKILL)
+    await stand.worker.kill()
     stand.tell(f"inventory is reserved, worker {pid} was killed before it could say so")
     await stand.worker.start()
     seen = await stand.view_at(order, Stage.AWAITING_APPROVAL)

@@ -26,7 +26,7 @@ from orderflow.ledger.effects import EffectStore
 from orderflow.ledger.sqlite import SqliteLedger
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
-from orderflow.settings import Settings, load_settings, provider_settings
+from orderflow.settings import Settings, is_loopback, load_settings, provider_settings
 from orderflow.telemetry import configure_logging
 from orderflow.workflows import OrderWorkflow
 
@@ -101,7 +101,9 @@ async def run_worker(
 async def _open_activities(settings: Settings, client: Client, say: Say) -> AsyncIterator[OrderActivities]:
     catalogue = load_catalogue()
     published = load_published(catalogue, settings.definitions_dir)
-    registry = approver_registry(settings, address_of(client), say)
+    address = address_of(client)
+    registry = approver_registry(settings, address, say)
+    require_chosen_providers(settings, address)
     async with AsyncExitStack() as opened:
         ledger = await open_ledger(settings)
         opened.push_async_callback(ledger.aclose)
@@ -113,6 +115,15 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
             verify=registry.verify,
             published=published.keys(),
             worker=f"{socket.gethostname()}-{os.getpid()}",
+        )
+
+
+def require_chosen_providers(settings: Settings, address: str) -> None:
+    """Simulated providers are a default only beside a Temporal on this machine. Raises `InvalidSettings` elsewhere."""
+    if "providers" not in settings.model_fields_set and not is_loopback(address):
+        raise InvalidSettings(
+            f"ORDERFLOW_PROVIDERS is not set and Temporal is at {address}: set http, with ORDERFLOW_PROVIDERS_URL,"
+            " or simulated, if nothing is to be done outside"
         )
 
 

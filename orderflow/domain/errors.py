@@ -66,8 +66,8 @@ class Problem:
 class OrderflowError(Exception):
     """Root of every error that this project raises on purpose.
 
-    `type` is the stable string seen in event history and retry policies; `retryable` says whether another
-    attempt can help; `retry_after` is the number of seconds to wait before it, where somebody knows; `detail` is a short code.
+    `type` is the stable string seen in event history and retry policies; `retryable` says whether another attempt can
+    help; `retry_after` is the seconds to wait before it, where somebody knows; `detail` is a short code.
     """
 
     type: ClassVar[ErrorType] = ErrorType.UNEXPECTED
@@ -214,4 +214,4 @@ def _kinds(root: type[OrderflowError]) -> list[type[OrderflowError]]:
 
 
 PERMANENT_TYPES: Final = frozenset(kind.type.value for kind in _kinds(OrderflowError) if not kind.retryable)
-"""The type strings that no retry can help; made once from the tree above, so that no later subclass changes it (T35)."""
+"""The type strings that no retry can help; made once from this tree, so that no later subclass changes it (T35)."""

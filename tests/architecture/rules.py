@@ -12,6 +12,7 @@ DOMAIN_MAY_IMPORT = {
     "enum", "fractions", "functools", "graphlib", "hashlib", "heapq", "hmac", "itertools", "json", "math", "operator",
     "re", "string", "textwrap", "types", "typing", "unicodedata", "urllib.parse",
 }  # fmt: skip
+WORKFLOWS_MAY_IMPORT = DOMAIN_MAY_IMPORT | {"asyncio", "orderflow", "temporalio"}
 CLOCKS = {"now", "utcnow", "today"}
 ACTING_BUILTINS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
 ENVIRONMENT = {"os.environ", "os.environb", "os.getenv", "os.getenvb"}
@@ -27,18 +28,20 @@ CACHES = {"cache", "lru_cache"}
 VAGUE_WORDS = {"helper", "helpers", "manager", "misc", "util", "utils"}
 
 
-def impure_imports(tree: ast.AST) -> Iterator[str]:
-    """What `domain` may not import: all that is not on its list."""
+def impure_imports(tree: ast.AST, allowed: Iterable[str] = frozenset(DOMAIN_MAY_IMPORT)) -> Iterator[str]:
+    """What may not be imported: all that is not on the list, by default that of `domain`."""
     for line, module, name in imports(tree):
-        if not any(f"{known}.".startswith(f"{allowed}.") for known in (module, name) for allowed in DOMAIN_MAY_IMPORT):
+        if not any(f"{known}.".startswith(f"{prefix}.") for known in (module, name) for prefix in allowed):
             yield f"line {line}: imports {name}"
 
 
 def impure_calls(tree: ast.AST) -> Iterator[str]:
-    """Calls that read a clock or act on the world."""
+    """Calls that read a clock, other than the workflow's own, or act on the world."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = dotted(node.func)
+            if called == "workflow.now":
+                continue
             if called in ACTING_BUILTINS or ("." in called and called.rpartition(".")[2] in CLOCKS):
                 yield f"line {node.lineno}: calls {called}"
 

@@ -27,6 +27,14 @@ def test_domain_imports_nothing_that_acts_and_reads_no_clock(rule: Rule) -> None
     assert breaches(rule, source_files(PACKAGE / "domain")) == []
 
 
+@pytest.mark.parametrize(
+    "rule", [partial(rules.impure_imports, allowed=rules.WORKFLOWS_MAY_IMPORT), rules.impure_calls]
+)
+def test_workflow_code_imports_nothing_that_acts_and_reads_no_clock_but_its_own(rule: Rule) -> None:
+    """What is passed through the sandbox is not watched by it: this watches it."""
+    assert breaches(rule, workflow_files()) == []
+
+
 @pytest.mark.parametrize("rule", [rules.unordered_waits, rules.set_iterations])
 def test_workflow_code_has_no_order_that_differs_between_processes(rule: Rule) -> None:
     """T32: a history replays the same whatever the hash seed."""
