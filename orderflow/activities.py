@@ -140,7 +140,7 @@ class OrderActivities:
 
     async def verify_decision(self, request: VerifyRequest) -> Verdict:
         """Say who signed a decision, and with which roles; raises nothing for a bad one."""
-        return self._verify(request.token)
+        return self._verify(request.token).model_copy(update={"at": request.at})
 
     async def settle_effect(self, request: SettleRequest) -> SettleResult:
         """Take the last look at a step whose attempts are used up: adopt what was done, or make sure it never is."""

@@ -101,9 +101,14 @@ class UndoResult(_Message):
 
 
 class VerifyRequest(_Message):
-    """To `verify_decision`: one compact JWS, at most 4096 characters."""
+    """To `verify_decision`: one compact JWS, at most 4096 characters, and when it arrived (aware workflow time).
+
+    `at` comes back in the recorded verdict, because `workflow.now()` is not always the same when a history is replayed:
+    a workflow task that was prolonged for a local activity is replayed as one with the next.
+    """
 
     token: str
+    at: datetime | None = None
 
 
 class DoorAnswer(_Message):

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 
 from temporalio import workflow
@@ -38,11 +39,12 @@ _NAME_LENGTH = 64
 
 @dataclass
 class Message:
-    """One message as it came in: its door and name, the token that it carries or why it has none.
+    """One message as it came in: when, its door and name, the token that it carries or why it has none.
 
     `answer` is there once `answered` is set.
     """
 
+    at: datetime
     door: str
     name: str
     token: str | Refusal
@@ -60,7 +62,8 @@ class Inbox:
     def receive(self, door: str, name: str, inputs: Sequence[RawValue]) -> Message:
         """Look at size and shape only, and keep it. Any name, any number and kind of inputs may come in."""
         unanswered = DoorAnswer(accepted=False, stage=Stage.RUNNING)
-        message = Message(door, name[:_NAME_LENGTH], _token(door, name, inputs), asyncio.Event(), unanswered)
+        token = _token(door, name, inputs)
+        message = Message(workflow.now(), door, name[:_NAME_LENGTH], token, asyncio.Event(), unanswered)
         self._messages.append(message)
         self.arrived.set()
         return message
@@ -113,44 +116,45 @@ class Doorkeeper:
         """Answer messages for as long as the order runs."""
         while True:
             message = await self._inbox.first()
-            refusal = await self._decide(message.token)
+            refusal = await self._decide(message.token, message.at)
             if refusal is not None:
                 self._progress.refuse(
-                    RefusedMessage(at=workflow.now(), door=message.door, name=message.name, reason=refusal)
+                    RefusedMessage(at=message.at, door=message.door, name=message.name, reason=refusal)
                 )
             answer = DoorAnswer(accepted=refusal is None, refusal=refusal, stage=self._state.stage)
             self._inbox.close(message, answer)
 
-    async def _decide(self, token: str | Refusal) -> Refusal | None:
+    async def _decide(self, token: str | Refusal, at: datetime) -> Refusal | None:
         claims = token if isinstance(token, Refusal) else approvals.read_claims(token)
         if isinstance(claims, Refusal):
             return claims
-        refusal = self._compare(claims)
+        refusal = self._compare(claims, at)
         if refusal is not None:
             return refusal
-        verdict = await dispatch.verify(VerifyRequest(token=str(token)))
+        verdict = await dispatch.verify(VerifyRequest(token=str(token), at=at))
         if verdict is None:
             return Refusal.CANNOT_VERIFY
-        # The request may have been closed, or have expired, while the signature was checked.
+        # The request may have been closed while the signature was checked.
         request = self._state.request
-        refusal = self._compare(claims)
+        refusal = self._compare(claims, at)
         if request is None or refusal is not None:
             return refusal
-        refusal = approvals.ineligible(request, claims, verdict)
+        refusal = approvals.untimely(request, claims, verdict.at or at) or approvals.ineligible(request, claims, verdict)
         if refusal is None:
             self._accept(request, claims, str(token))
         return refusal
 
-    def _compare(self, claims: Claims) -> Refusal | None:
+    def _compare(self, claims: Claims, at: datetime) -> Refusal | None:
+        """What can be told without the signature. Time only names a refusal here: it is no fact until it is recorded."""
         request = self._state.request
         if request is None:
-            return Refusal.NO_SUCH_REQUEST
-        return (
-            approvals.untimely(request, claims, workflow.now())
-            or approvals.mismatch(request, claims)
+            return Refusal.EXPIRED if at.timestamp() > claims.expires_at else Refusal.NO_SUCH_REQUEST
+        refusal = (
+            approvals.mismatch(request, claims)
             or (Refusal.ALREADY_DECIDED if self._state.rejected or request.is_approved else None)
             or approvals.repeated(request, claims)
         )
+        return refusal and (approvals.untimely(request, claims, at) or refusal)
 
     def _accept(self, request: ApprovalRequest, claims: Claims, token: str) -> None:
         if claims.decision is Decision.REJECT:

@@ -38,7 +38,7 @@ class Stepping:
         problems = self._progress.state.problems
         if problems:
             return Failure(Reason.INVALID_ORDER, ErrorType.INVALID_INPUT, "; ".join(problems))
-        return StepResult(reference=step.id, done_at=workflow.now())
+        return StepResult(reference=step.id, done_at=workflow.info().workflow_start_time)
 
     async def _perform(self, step: Step) -> StepResult | Failure:
         request = self._request(step)
@@ -80,7 +80,7 @@ class Stepping:
         """
         steps = [*step.depends_on, step.id]
         done = [self._progress.record(step_id).done_at for step_id in steps]
-        return max((at for at in done if at is not None), default=workflow.info().start_time)
+        return max((at for at in done if at is not None), default=workflow.info().workflow_start_time)
 
     def _succeed(self, step: Step, result: StepResult) -> Failure | None:
         done = {

@@ -4,10 +4,12 @@ import asyncio
 import shlex
 import shutil
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import TypeVar
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError
 
 from orderflow.cli.exits import NotReachable, Refused
@@ -29,7 +31,16 @@ def with_temporal(work: Callable[[Client, Settings], Awaitable[T]]) -> T:
         NotReachable: if Temporal answers with an error that nobody expected.
     """
     settings = load_settings()
+    quieten_client()
     return asyncio.run(_work(work, settings))
+
+
+@cache
+def quieten_client() -> None:
+    """Keep the client library's own notes about retries off standard error: what matters comes back as an error."""
+    only_errors = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+    telemetry = TelemetryConfig(logging=LoggingConfig(filter=only_errors))
+    Runtime.set_default(Runtime(telemetry=telemetry), error_if_already_set=False)
 
 
 async def _work(work: Callable[[Client, Settings], Awaitable[T]], settings: Settings) -> T:

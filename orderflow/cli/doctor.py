@@ -10,7 +10,9 @@ from orderflow.cli.output import print_json, print_line, print_table
 def doctor(as_json: AsJson = False) -> ExitCode:
     """Check everything and say what to do."""
     from orderflow.cli.checks import Health, examine  # Temporal's client, see orderflow.cli
+    from orderflow.cli.connection import quieten_client
 
+    quieten_client()
     checks = asyncio.run(examine())
     well = all(check.health is not Health.FAIL for check in checks)
     if as_json:

@@ -1,4 +1,4 @@
-"""How a verb ends: its exit code, and the one line (or a line for each problem) that says why.
+"""How a verb ends: its exit code, and the one line (or a line for each problem of a file) that says why.
 
     0   done
     1   refused: the order, or whoever decides about it, said no
@@ -75,12 +75,10 @@ def exit_code(error: Exception) -> ExitCode:
 
 
 def lines(error: Exception) -> Iterator[str]:
-    """What to tell a person: one line, or one for each problem of an input that has several."""
+    """What to tell a person: one line, or one for each problem of a file that has several."""
     match error:
         case InvalidFile():
             yield from (f"{error.file}: {problem}" for problem in error.problems)
-        case InvalidInput() if len(error.problems) > 1:
-            yield from (str(problem) for problem in error.problems)
         case OrderflowError():
             yield error.message
         case typer.TyperException():

@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from orderflow.cli.arguments import AsJson
-from orderflow.cli.exits import ExitCode
-from orderflow.cli.output import print_json, print_line, printable
+from orderflow.cli.exits import ExitCode, NotReachable
+from orderflow.cli.output import print_line, printable
+
+if TYPE_CHECKING:
+    from orderflow.demo import Chain
 
 Say = Callable[[str], None]
 
@@ -39,26 +43,35 @@ def dev(port: Port = 7233, ui_port: UiPort = 8233, as_json: AsJson = False) -> E
 
 def demo(as_json: AsJson = False) -> ExitCode:
     """Prove the three chains of evidence on a real server."""
-    from orderflow.demo import run_demo
+    from orderflow import demo as chains_of_evidence
 
-    chains = asyncio.run(run_demo(speaker("demo", as_json=False)))
-    holds = all(chain.holds for chain in chains)
+    tell = speaker("demo", as_json=False, stream=sys.stderr if as_json else sys.stdout)
+    try:
+        chains = asyncio.run(chains_of_evidence.run_demo(tell))
+    except TimeoutError:
+        raise NotReachable(
+            "the demo waited too long for something; run it again when the machine is less busy"
+        ) from None
     if as_json:
-        claims = [{"claim": chain.claim, "evidence": chain.evidence, "holds": chain.holds} for chain in chains]
-        print_json({"holds": holds, "chains": claims})
+        print(chains_of_evidence.as_json(chains))
     else:
-        for chain in chains:
-            print_line(f"{'holds ' if chain.holds else 'BROKEN'}  {chain.claim}")
-            for evidence in chain.evidence:
-                print_line(f"        {evidence}")
-    return ExitCode.DONE if holds else ExitCode.REFUSED
+        _print_chains(chains)
+    return ExitCode.DONE if all(chain.holds for chain in chains) else ExitCode.REFUSED
 
 
-def speaker(name: str, as_json: bool) -> Say:
-    """Give a function that prints one line at once, under the name of what it comes from."""
+def _print_chains(chains: "list[Chain]") -> None:
+    for chain in chains:
+        print_line(f"{'holds ' if chain.holds else 'BROKEN'}  {chain.claim}")
+        for evidence in chain.evidence:
+            print_line(f"        {evidence}")
+
+
+def speaker(name: str, as_json: bool, stream: TextIO | None = None) -> Say:
+    """Give a function that prints one line at once, by default to standard output, under the name of who says it."""
 
     def say(line: str) -> None:
         text = printable(line.rstrip())
-        print(json.dumps({"from": name, "line": text}) if as_json else f"{name:<8} | {text}", flush=True)
+        said = json.dumps({"from": name, "line": text}) if as_json else f"{name:<8} | {text}"
+        print(said, file=stream, flush=True)
 
     return say

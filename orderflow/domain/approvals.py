@@ -144,12 +144,16 @@ class Claims(Binding):
 
 
 class Verdict(_Model):
-    """What `verify_decision` says of a token: genuine, or why not. `roles` are those of the key's owner."""
+    """What `verify_decision` says of a token: genuine, or why not. `roles` are those of the key's owner.
+
+    `at` is when the token arrived, where that was asked about.
+    """
 
     genuine: bool
     refusal: Refusal | None = Field(default=None, strict=False)
     approver: str | None = None
     roles: tuple[str, ...] = Field(default=(), strict=False)
+    at: datetime | None = None
 
 
 def read_claims(token: object) -> Claims | Refusal:

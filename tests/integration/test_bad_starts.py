@@ -137,8 +137,9 @@ async def test_a_bug_in_workflow_code_keeps_the_order_for_a_release_without_it(
     assert "workflow task" in shown.err
     assert "LookupError: a bug of ours" in shown.err
     await order.approve()
-    await order.result()
-    await check_books(await order.books(), exempt={"I-5"})
+    assert (await order.result()).stage is Stage.COMPLETED
+    # T21: after a failed task, `now` just behind a local activity is not the same in a replay: done_at of `validate`
+    await check_books(await order.books(), exempt={"I-5", "T21"})
 
 
 async def _task_is_failing(shop: Shop, order: str) -> bool:

@@ -22,8 +22,6 @@ from tests.support.servers import DevServer, temporal_binary
 from tests.support.shop import Order, Shop, check_orders, order_event
 
 PATIENCE = 60.0
-REAL_SERVER = "T21"
-"""The invariant that compares all search attributes: a real server adds `BuildIds` to ours."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +59,7 @@ class Counter:
         ran = await self("submit", path, "--direct", "--definition", "definition.json", "--json")
         assert ran.code == 0, ran
         handle = self.shop.client.get_workflow_handle(ran.json["order"])
-        order = Order(self.shop, handle, event, self.shop.definition, {REAL_SERVER})
+        order = Order(self.shop, handle, event, self.shop.definition)
         self.shop.orders.append(order)
         return order
 
@@ -74,7 +72,11 @@ class Counter:
     def charges(self, order: Order) -> list[Any]:
         """What the payment provider really did for an order."""
         lines = self.shop.world.log()
-        return [line["outcome"] for line in lines if (line.get("workflow_id"), line.get("operation")) == (order.id, "charge")]
+        return [
+            line["outcome"]
+            for line in lines
+            if (line.get("workflow_id"), line.get("operation")) == (order.id, "charge")
+        ]
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ async def open_counter(counter: Counter) -> AsyncIterator[Counter]:
 async def seen(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Look until there is something to see."""
     async with asyncio.timeout(seconds):
-        while not (found := await look()):
+        while not (found := await look()):  # noqa: ASYNC110  # other processes change what there is to see
             await asyncio.sleep(0.1)
     return found
 
@@ -199,7 +201,12 @@ async def test_a_closed_order_and_an_unknown_one_take_no_decision(open_counter: 
     late = await order.token("bob")
     assert (await open_counter("approve", order.id, "--as", "alice")).code == 0
     await order.result()
-    for arguments in (("--as", "alice"), ("--payload", late), ("--payload", late, "--signal"), ("--as", "bob", "--print")):
+    for arguments in (
+        ("--as", "alice"),
+        ("--payload", late),
+        ("--payload", late, "--signal"),
+        ("--as", "bob", "--print"),
+    ):
         ran = await open_counter("approve", order.id, *arguments)
         assert ran.code == 1
         assert "already closed: completed" in ran.err
@@ -256,7 +263,7 @@ async def test_the_printed_start_command_starts_the_order(open_counter: Counter)
 
 async def test_any_event_id_can_be_addressed(open_counter: Counter) -> None:
     """C05: emoji, quotes, white space."""
-    event_id = f"🎂 it's \"{uuid.uuid4().hex}\" $HOME"
+    event_id = f'🎂 it\'s "{uuid.uuid4().hex}" $HOME'
     order = await open_counter.pending(event_id=event_id)
     shown = await open_counter("show", "--source", "/shop", "--id", event_id)
     assert shown.code == 0
@@ -275,24 +282,22 @@ async def test_what_is_tried_again_is_shown_with_its_last_failure(open_counter: 
 
     await seen(trouble)
     await order.until(Stage.COMPLETED)
-    (charge,) = [e for e in (await open_counter("show", order.id, "--json")).json["effects"] if e["operation"] == "charge"]
+    (charge,) = [
+        e for e in (await open_counter("show", order.id, "--json")).json["effects"] if e["operation"] == "charge"
+    ]
     assert charge["state"] == "committed"
 
 
 async def test_without_a_worker_every_verb_says_so(counter: Counter) -> None:
     """Exit code 3, after what Temporal itself knows; nothing is lost."""
-    event = counter.event()
-    options = ("--direct", "--definition", "definition.json", "--json")
-    order = (await counter("submit", event, *options)).json["order"]
-    again = await counter("submit", event, *options)
+    submit = ("submit", counter.event(), "--direct", "--definition", "definition.json", "--json")
+    order = (await counter(*submit)).json["order"]
+    again = await counter(*submit)
     assert (again.code, again.json["duplicate"], again.json["payload_compared"]) == (0, True, False)
     shown = await counter("show", order)
-    assert shown.code == 3
-    assert order in shown.out
-    assert "orderflow worker" in shown.err
-    as_json = await counter("show", order, "--json")
-    assert (as_json.code, as_json.json["view"]) == (3, None)
-    assert (await counter("approve", order, "--as", "alice")).code == 3
+    assert (shown.code, order in shown.out, "orderflow worker" in shown.err) == (3, True, True), shown
+    approved = await counter("approve", order, "--as", "alice")
+    assert (approved.code, "orderflow worker" in approved.err) == (3, True), approved
 
 
 async def test_doctor_finds_the_worker_and_misses_it(counter: Counter) -> None:

@@ -175,7 +175,7 @@ async def test_a_worker_without_keys_against_a_remote_server_exits_with_2(dev_se
     assert "missing.json" in ran.err
 
 
-async def test_the_simulator_serves_and_is_looked_at_over_http() -> None:
+async def test_the_simulator_serves_and_is_looked_at_over_http(folder: Path) -> None:
     """`log`, `fault` and `reset` go where the worker's providers are."""
     async with running("simulator", "--port", 0, ORDERFLOW_STATE_DIR="elsewhere") as simulator:
         url = (await simulator.says("ready at")).split("ready at ")[1].split(",")[0]
@@ -189,7 +189,7 @@ async def test_the_simulator_serves_and_is_looked_at_over_http() -> None:
         assert await simulator.stop(signal.SIGTERM) == 0
     gone = await run_process("simulator", "log", environment=there)
     assert (gone.code, url in gone.err) == (3, True)
-    assert not Path(".orderflow").exists()
+    assert ".orderflow" not in os.listdir(folder)
 
 
 async def log_of(environment: dict[str, str]) -> list[dict[str, Any]]:

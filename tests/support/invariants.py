@@ -187,12 +187,13 @@ def ends_alike_everywhere(books: Books) -> None:
     attributes = {"OrderStage": stage.value} | ({"OrderReason": reason.value} if reason else {})
     shown = {name: value for name, value in books.attributes.items() if name != "BuildIds"}  # the server's own
     _require(shown == attributes, f"search attributes {shown}, not {attributes}")
-    _require(
-        not any(record.state is StepState.RUNNING for record in books.view.steps), f"a step still runs: {books.view.steps}"
-    )
+    running = [record.step for record in books.view.steps if record.state is StepState.RUNNING]
+    _require(not running, f"the order has ended, but {running} still run")
     told = _told_outcome(last)
     if told is not None and books.view.outcome is not None:
-        _require(told == books.view.outcome.as_json(), f"the result tells {told}, the view {books.view.outcome}")
+        shown = books.view.outcome.as_json()
+        other = {name: (value, shown[name]) for name, value in told.items() if value != shown[name]}
+        _require(not other, f"result and view differ: {other}")
 
 
 def _told_outcome(last: HistoryEvent) -> Any:

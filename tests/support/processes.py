@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
+from orderflow.client import address_of
 from tests.support.command_line import Ran
 from tests.support.observing import eventually
 from tests.support.servers import temporal_binary
+from tests.support.shop import Shop, packaged
 
 PATIENCE: Final = 60.0
 
@@ -104,6 +106,28 @@ async def run(*command: object, folder: Path | None = None, environment: Mapping
         await process.wait()
         raise
     return Ran(process.returncode or 0, out.decode(), err.decode())
+
+
+def worker_of(shop: Shop, name: str = "worker", **settings: object) -> Child:
+    """A real worker for the orders of `shop`: its books, its approvers, its task queue, the definitions it publishes.
+
+    `settings` are more of them, by the names of `orderflow.settings`.
+    """
+    folder = shop.world.path.parent
+    definitions = folder / "definitions"
+    definitions.mkdir(exist_ok=True)
+    if shop.definition.fingerprint != packaged(shop.catalogue).fingerprint:
+        (definitions / "own.json").write_text(shop.definition.model_dump_json(exclude_unset=True))
+    (folder / "approvers.json").write_bytes(shop.registry.as_jwks())
+    configured = {
+        "state_dir": folder,
+        "task_queue": shop.task_queue,
+        "approvers_file": folder / "approvers.json",
+        "definitions_dir": definitions,
+        **settings,
+    }
+    variables = {f"ORDERFLOW_{setting.upper()}": str(value) for setting, value in configured.items()}
+    return Child(WORKER, folder, bare_environment(TEMPORAL_ADDRESS=address_of(shop.client), **variables), name)
 
 
 class TemporalCli:
