@@ -7,7 +7,6 @@ from orderflow.contracts import StepRequest
 from orderflow.domain import approvals
 from orderflow.domain.approvals import ApprovalRequest, Claims, Refusal, Verdict
 from orderflow.domain.errors import ApprovalRefused, ChargeWindowClosed
-from orderflow.domain.events import payload_fingerprint
 
 
 def check_approval(
@@ -31,9 +30,7 @@ def _not_about(request: StepRequest, approval: ApprovalRequest) -> Refusal | Non
         return Refusal.WRONG_ORDER
     if approval.bound.step != request.step:
         return Refusal.WRONG_STEP
-    if approval.bound.payload_fingerprint != payload_fingerprint(request.event):
-        return Refusal.WRONG_PAYLOAD
-    return Refusal.WRONG_APPROVER if approval.requester != request.event.data.requested_by else None
+    return approvals.not_about(approval, request.event)
 
 
 def _not_allowed(approval: ApprovalRequest, verify: Callable[[str], Verdict]) -> Refusal | None:

@@ -139,7 +139,9 @@ class Doorkeeper:
         refusal = self._compare(claims, at)
         if request is None or refusal is not None:
             return refusal
-        refusal = approvals.untimely(request, claims, verdict.at or at) or approvals.ineligible(request, claims, verdict)
+        refusal = approvals.untimely(request, claims, verdict.at or at) or approvals.ineligible(
+            request, claims, verdict
+        )
         if refusal is None:
             self._accept(request, claims, str(token))
         return refusal

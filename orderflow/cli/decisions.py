@@ -173,14 +173,14 @@ async def _print_command(client: "Client", settings: "Settings", choice: Choice)
 
 async def _signed(client: "Client", choice: Choice, *, show: bool) -> str:
     from orderflow.cli.delivery import pending_request, signed
-    from orderflow.cli.order_page import request_fields
+    from orderflow.cli.order_page import event_fields, request_fields
 
     if isinstance(choice.signer, str):
         return choice.signer
-    request = await pending_request(client, choice.order)
+    request, event = await pending_request(client, choice.order)
     if show:
         print_line(f"{choice.signer.name} signs: {choice.decision}")
-        print_fields(request_fields(request), indent=2)
+        print_fields(event_fields(event) | request_fields(request), indent=2)
     return signed(request, choice.decision, choice.signer)
 
 

@@ -8,11 +8,12 @@ from typing import Final
 from temporalio.client import Client
 
 from orderflow.cli.exits import Refused
-from orderflow.client import NoAnswer, OrderClosed, decide, order_status, view
+from orderflow.client import NoAnswer, OrderClosed, decide, order_status, placed_event, view
 from orderflow.client.status import about
 from orderflow.contracts import APPROVE_SIGNAL, DoorAnswer, OrderView
-from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
+from orderflow.domain.approvals import ApprovalRequest, Claims, Decision, not_about
 from orderflow.domain.audit import Told
+from orderflow.domain.events import OrderEvent
 from orderflow.domain.orders import FINAL
 from orderflow.signing import ApproverKey, decision_for
 
@@ -22,13 +23,21 @@ PATIENCE: Final = 10.0
 _PAUSE: Final = 0.1
 
 
-async def pending_request(client: Client, order: str) -> ApprovalRequest:
-    """What waits for a decision. Raises `Refused` when nothing does (T13)."""
+async def pending_request(client: Client, order: str) -> tuple[ApprovalRequest, OrderEvent]:
+    """What waits for a decision, and the order's content that it is about, from Temporal's own history (A01).
+
+    Raises `Refused` when nothing waits (T13), and when the request is about another content: then nothing is signed.
+    """
     await _require_open(client, order)
     seen = await view(client, order)
     if seen.request is None:
         raise Refused(f"no approval is pending: {order} is {seen.stage}", order=order, stage=seen.stage)
-    return seen.request
+    event = await placed_event(client, order)
+    if (refusal := not_about(seen.request, event)) is not None:
+        raise Refused(
+            f"nothing was signed: {order} asks for something else than it was placed with ({refusal})", order=order
+        )
+    return seen.request, event
 
 
 def signed(request: ApprovalRequest, decision: Decision, key: ApproverKey) -> str:

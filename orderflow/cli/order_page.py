@@ -9,11 +9,13 @@ from orderflow.cli.output import age, print_fields, print_line, print_table, spa
 from orderflow.client import PendingActivity
 from orderflow.contracts import OrderView
 from orderflow.domain.approvals import ApprovalRequest
+from orderflow.domain.events import OrderEvent
 from orderflow.domain.money import Money
 from orderflow.domain.orders import Standing, StepRecord
 from orderflow.ledger import AttemptRecord, EffectRecord
 
 SHOWN_REFUSALS = 10
+SHOWN_ITEMS = 10
 
 
 def print_order(report: OrderReport) -> None:
@@ -84,6 +86,19 @@ def _print_request(view: OrderView) -> None:
         _title(f"pending approval of step {request.bound.step}")
         print_fields(request_fields(request))
         print_line(f"next: orderflow approve {view.order} --as NAME")
+
+
+def event_fields(event: OrderEvent) -> dict[str, object]:
+    """What an order is about, by name, for printing: whoever approves it sees what they approve."""
+    data = event.data
+    shown = [f"{item.quantity} × {item.sku} at {money(item.unit_price_minor, data.currency)}" for item in data.items]
+    more = [f"and {len(shown) - SHOWN_ITEMS} more"] if len(shown) > SHOWN_ITEMS else []
+    return {
+        "order id": data.order_id,
+        "customer": data.customer.id,
+        "requested by": data.requested_by,
+        "items": ", ".join(shown[:SHOWN_ITEMS] + more),
+    }
 
 
 def request_fields(request: ApprovalRequest) -> dict[str, object]:

@@ -111,10 +111,11 @@ def list_orders(
     from orderflow.cli.connection import with_temporal
     from orderflow.client import list_orders as listed
 
-    async def found(client: "Client") -> "list[OrderSummary]":
-        return [order async for order in listed(client, stage=stage, limit=limit)]
+    async def latest_runs(client: "Client") -> "list[OrderSummary]":
+        found = listed(client, stage=stage, limit=limit)
+        return [order async for order in found if order.status != "continued_as_new"]  # its next run is the order
 
-    orders = with_temporal(lambda client, _: found(client))
+    orders = with_temporal(lambda client, _: latest_runs(client))
     if as_json:
         print_json([_summary(order) for order in orders])
     elif orders:

@@ -11,6 +11,7 @@ from orderflow.client.orders import (
     start_order,
     view,
 )
+from orderflow.client.placed import placed_event
 from orderflow.client.search_attributes import ensure_search_attributes
 from orderflow.client.status import OrderClosed, OrderStatus, PendingActivity, TaskFailure, UnknownOrder, order_status
 from orderflow.client.temporal_cli import signal_command, start_command
@@ -32,6 +33,7 @@ __all__ = [
     "ensure_search_attributes",
     "list_orders",
     "order_status",
+    "placed_event",
     "reachable",
     "signal_command",
     "start_command",

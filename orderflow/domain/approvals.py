@@ -14,6 +14,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from orderflow.domain.errors import InvalidJson
+from orderflow.domain.events import OrderEvent, payload_fingerprint
 from orderflow.domain.strict_json import read_json
 
 MAX_TOKEN_LENGTH = 4096
@@ -198,6 +199,16 @@ def mismatch(request: ApprovalRequest, claims: Claims) -> Refusal | None:
         if getattr(claims, field) != getattr(request.bound, field):
             return refusal
     return None
+
+
+def not_about(request: ApprovalRequest, event: OrderEvent) -> Refusal | None:
+    """Whether what the request shows and binds is another order's content than `event`, `None` if it is this one."""
+    if request.bound.payload_fingerprint != payload_fingerprint(event):
+        return Refusal.WRONG_PAYLOAD
+    shown = (request.amount_minor, request.currency)
+    if shown != (event.data.total_minor, event.data.currency):
+        return Refusal.WRONG_PAYLOAD
+    return Refusal.WRONG_APPROVER if request.requester != event.data.requested_by else None
 
 
 def untimely(request: ApprovalRequest, claims: Claims, now: datetime) -> Refusal | None:

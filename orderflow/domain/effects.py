@@ -129,7 +129,7 @@ class Act(_Answer):
     """One thing to do outside, as the ledger and a provider see it.
 
     `key` is the idempotency key; `operation` the provider's verb (`charge`); `workflow_id` and `step`: whose it is;
-    `intent` is the canonical intent and `intent_digest` its digest; `amount_minor`/`currency` are set where money moves.
+    `intent` is the canonical intent, `intent_digest` its digest; `amount_minor` and `currency`: where money moves.
     """
 
     key: str

@@ -19,11 +19,14 @@ from orderflow.domain.approvals import (
     check_accepted,
     ineligible,
     mismatch,
+    not_about,
     read_claims,
     repeated,
     untimely,
 )
+from orderflow.domain.events import payload_fingerprint
 from tests.approval_requests import BOUND, EXPIRES_AT, OPENED_AT, base64url, claims, compact, open_request
+from tests.order_events import accepted
 
 WRONG = {
     "request_id": ("request-2", Refusal.NO_SUCH_REQUEST),
@@ -235,3 +238,25 @@ def test_claims_with_any_values_never_raise_and_always_compare(changes: dict[str
         mismatch(open_request(), found)
         untimely(open_request(), found, OPENED_AT)
         repeated(open_request(), found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({}, None),
+        ({"amount_minor": 1}, Refusal.WRONG_PAYLOAD),
+        ({"currency": "USD"}, Refusal.WRONG_PAYLOAD),
+        ({"requester": "zoe"}, Refusal.WRONG_APPROVER),
+        ({"bound": BOUND}, Refusal.WRONG_PAYLOAD),
+    ],
+)
+def test_what_a_request_shows_is_what_it_binds(changes: dict[str, Any], refusal: Refusal | None) -> None:
+    """A01: neither the amount that people see nor the fingerprint that they sign may be another order's."""
+    event = accepted()
+    shown = {
+        "bound": BOUND.model_copy(update={"payload_fingerprint": payload_fingerprint(event)}),
+        "requester": event.data.requested_by,
+        "amount_minor": event.data.total_minor,
+        "currency": event.data.currency,
+    }
+    assert not_about(open_request(**(shown | changes)), event) is refusal
