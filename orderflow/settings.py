@@ -136,8 +136,9 @@ def provider_settings(name: str) -> Mapping[str, str]:
 
 
 def child_environment(settings: Settings, *, temporal_address: str) -> dict[str, str]:
-    """The environment for a process of our own: `settings` and the server at that address; nothing else counts."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith((PREFIX, "TEMPORAL_"))}
+    """The environment for a process of our own: `settings`, those of extensions, and the server at that address."""
+    others = (key for key in os.environ if key.startswith(_OF_EXTENSIONS) or not key.startswith((PREFIX, "TEMPORAL_")))
+    inherited = {key: os.environ[key] for key in others}
     own = {
         PREFIX + key.upper(): str(value) for key, value in settings.model_dump(exclude_none=True).items() if value != ""
     }

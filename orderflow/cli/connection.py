@@ -8,13 +8,12 @@ from functools import cache
 from typing import TypeVar
 
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfigProfile
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError
 
 from orderflow.cli.exits import NotReachable, Refused
 from orderflow.client import UnknownOrder, connect
-from orderflow.client.connection import DEFAULT_ADDRESS
+from orderflow.client.connection import DEFAULT_ADDRESS, profile
 from orderflow.domain.errors import InvalidSettings
 from orderflow.embedded import find_temporal
 from orderflow.settings import Settings, load_settings
@@ -70,8 +69,5 @@ def temporal_target() -> tuple[str, str]:
 
     Raises `InvalidSettings` if they cannot be used.
     """
-    try:
-        config = ClientConfigProfile.load().to_client_connect_config()
-    except (RuntimeError, OSError, ValueError) as error:
-        raise InvalidSettings(f"Temporal's own profile or TEMPORAL_* variables cannot be used: {error}") from None
+    config = profile()
     return config.get("target_host") or DEFAULT_ADDRESS, config.get("namespace") or "default"

@@ -53,7 +53,7 @@ async def connect(
         InvalidSettings: if Temporal's profile or the address cannot be used.
         ServerUnreachable: if it does not answer in time.
     """
-    config = _profile() if use_profile else ClientConnectConfig()
+    config = profile() if use_profile else ClientConnectConfig()
     config["target_host"] = address or config.get("target_host") or DEFAULT_ADDRESS
     config["namespace"] = namespace or config.get("namespace") or "default"
     seconds: float | None = 0 if settings is None else settings.wait_for_server
@@ -88,7 +88,8 @@ def reachable(client: Client) -> Iterator[None]:
         raise
 
 
-def _profile() -> ClientConnectConfig:
+def profile() -> ClientConnectConfig:
+    """Give what Temporal's own profile and variables say, without connecting. Raises `InvalidSettings`."""
     try:
         return ClientConfigProfile.load().to_client_connect_config()
     except (RuntimeError, OSError, ValueError) as error:

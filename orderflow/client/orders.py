@@ -1,5 +1,6 @@
 """Orders from outside: start one, look at one, decide on one, list them."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -40,7 +41,12 @@ from orderflow.domain.events import OrderEvent, workflow_id
 from orderflow.domain.orders import Stage
 
 _SILENT = frozenset(
-    {RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.FAILED_PRECONDITION}
+    {
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.RESOURCE_EXHAUSTED,  # others wait for an answer too
+    }
 )  # what a query meets that no worker answers in time
 
 
@@ -125,22 +131,33 @@ async def view(client: Client, order: str, *, patience: float = 5) -> OrderView:
         UnknownOrder: if there is none, or what has this id is no order.
         NoAnswer: if no worker answers; says so if its workflow task is failing (T16).
     """
-    handle = client.get_workflow_handle(order)
-    limit = timedelta(seconds=patience)
     try:
         with about(client, order):
-            try:
-                answer: OrderView = await handle.query(VIEW_QUERY, result_type=OrderView, rpc_timeout=limit)
-            except RPCError as error:
-                if error.status not in _SILENT:
-                    raise
-            else:
-                return answer
+            answer = await _asked(client, order, patience)
     except WorkflowQueryFailedError as error:
         raise UnknownOrder(f"{order} is no order: {error}") from None
     except ValidationError:
         raise NoAnswer(f"the worker of {order} answers with what this release cannot read; run the same one") from None
-    raise await _silence(client, order)
+    if answer is None:
+        raise await _silence(client, order)
+    return answer
+
+
+async def _asked(client: Client, order: str, patience: float) -> OrderView | None:
+    """The answer to the query, or `None`; the SDK's own limit holds for each of its retries, ours for all of them."""
+    limit = timedelta(seconds=patience)
+    try:
+        async with asyncio.timeout(patience):
+            answer: OrderView = await client.get_workflow_handle(order).query(
+                VIEW_QUERY, result_type=OrderView, rpc_timeout=limit
+            )
+            return answer
+    except TimeoutError:
+        return None
+    except RPCError as error:
+        if error.status not in _SILENT:
+            raise
+        return None
 
 
 async def decide(client: Client, order: str, token: str, *, patience: float = 10) -> DoorAnswer:
