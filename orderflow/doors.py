@@ -7,7 +7,7 @@ namespace can send anything: whatever it is, the workflow task stays healthy (T5
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -71,6 +71,11 @@ class Inbox:
     def is_quiet(self) -> bool:
         """Whether every message is answered, and every sender of an update was told."""
         return not self._messages and workflow.all_handlers_finished()
+
+    def all_answered(self) -> Callable[[], bool]:
+        """A condition: every message that has come in by now is answered."""
+        messages = tuple(self._messages)
+        return lambda: all(message.answered.is_set() for message in messages)
 
     async def first(self) -> Message:
         """The oldest message that is not answered; waits for one."""

@@ -6,10 +6,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from types import FrameType
+from typing import Any, TypeVar
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -33,6 +34,7 @@ from orderflow.workflows import OrderWorkflow
 log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 FAIL_OVER_WITHIN = timedelta(seconds=5)
 """How long an order waits for the worker that has it in its cache before any other worker may go on with it."""
@@ -77,8 +79,9 @@ async def run_worker(
     """
     stopping = stop or asyncio.Event()
     with stopped_by_signals(stopping):
-        client = await connect(settings, say=say)
-        await ensure_search_attributes(client)
+        client = await _unless_stopped(stopping, _reach_temporal(settings, say))
+        if client is None:
+            return
         async with _open_activities(settings, client, say) as activities:
             worker = make_worker(
                 client,
@@ -95,6 +98,24 @@ async def run_worker(
                 await stopping.wait()
                 say("worker draining: no new tasks, finishing what runs")
     say("worker stopped")
+
+
+async def _reach_temporal(settings: Settings, say: Say) -> Client:
+    client = await connect(settings, say=say)
+    await ensure_search_attributes(client)
+    return client
+
+
+async def _unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Give what `work` comes to, or `None` as soon as the worker is told to stop: it may wait for ever for a server."""
+    working, told = asyncio.create_task(work), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        told.cancel()
+        await asyncio.wait({working, told})
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ A cancellation never interrupts: it is noted, and the next decision sees it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn
 
 from temporalio import workflow
@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.dispatch import Failure, admit, read_failure
     from orderflow.domain.approvals import ApprovalRequest
     from orderflow.domain.audit import Told
-    from orderflow.domain.definition import ApprovalPolicy, Step
+    from orderflow.domain.definition import INLINE_ACTIVITIES, ApprovalPolicy, Step
     from orderflow.domain.errors import ErrorType
     from orderflow.domain.orders import SETTLED, Outcome, Reason, Stage, StepState
     from orderflow.doors import Doorkeeper, Inbox
@@ -140,12 +140,13 @@ class OrderWorkflow:
 
     async def _settle(self, batch: Sequence[Step]) -> Failure | None:
         """Do a batch, and let all of it settle before anything is decided (T04); the first failure in order counts."""
+        tasks = await self._begin(*(self._stepping.carry_out(step) for step in batch))
         if self._cancel_requested():
-            return _CANCELLED
-        tasks = [asyncio.create_task(self._stepping.carry_out(step)) for step in batch]
+            for task in tasks:
+                task.cancel()
         await self._until(lambda: all(task.done() for task in tasks), cancelling=tasks)
-        failures = [_CANCELLED if task.cancelled() else task.result() for task in tasks]
-        if self._cancel_requested():
+        failures = [task.result() for task in tasks]
+        if self._cancel_requested() and any(step.activity not in INLINE_ACTIVITIES for step in batch):
             return _CANCELLED
         for step, failure in zip(batch, failures, strict=True):
             if failure is not None:
@@ -176,18 +177,16 @@ class OrderWorkflow:
         state = self._progress.state
         request = state.request or self._open_request(step, policy)
         self._progress.change_stage(stage)
-        expiry = asyncio.create_task(workflow.sleep(max(0.0, (request.expires_at - workflow.now()).total_seconds())))
+        [expiry] = await self._begin(workflow.sleep(max(0.0, (request.expires_at - workflow.now()).total_seconds())))
         await self._wait_or_continue_as_new(lambda: self._is_answered() or expiry.done())
-        expiry.cancel()
+        await self._until(self._inbox.all_answered())
         answered, state.request = state.request, None
-        if self._cancel_requested():
-            return _CANCELLED
         if state.rejected:
             return _REJECTED
-        if answered is None or not answered.is_approved:
-            return _EXPIRED
-        self._take_approval(step, answered, stage)
-        return None
+        if answered is not None and answered.is_approved:
+            self._take_approval(step, answered, stage)
+            return None
+        return _CANCELLED if self._cancel_requested() else _EXPIRED
 
     def _take_approval(self, step: Step, answered: ApprovalRequest, stage: Stage) -> None:
         if stage is Stage.MANUAL_REVIEW:
@@ -247,6 +246,19 @@ class OrderWorkflow:
                 self._progress.note_cancellation()
                 for task in cancelling:
                     task.cancel()
+
+    async def _begin(self, *works: Coroutine[Any, Any, Any]) -> list["asyncio.Task[Any]"]:
+        """Start `works`, and have each issue its first commands before anything else is looked at.
+
+        What comes in together with the result of a local activity must count as having come after it, because that is
+        the order in which the history is replayed: a query in between makes two workflow tasks of one. Hence what the
+        result allows is begun first, a decision goes before the cancellation or expiry that overtook it, and a timer
+        is not cancelled, as it may have fired.
+        """
+        tasks = [asyncio.create_task(work) for work in works]
+        begun = asyncio.create_task(asyncio.sleep(0))
+        await self._until(begun.done)
+        return tasks
 
     async def _finish(self, work: Any) -> Any:
         """Run `work` to its end in a task that no cancellation of the workflow reaches."""

@@ -15,7 +15,7 @@ from tests.support.observing import eventually
 from tests.support.servers import temporal_binary
 from tests.support.shop import Shop, packaged
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 30.0
 
 WORKER: Final = (sys.executable, "-m", "orderflow.worker")
 

@@ -20,7 +20,7 @@ from orderflow.activities import OrderActivities
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
 from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
 from orderflow.definitions import packaged_definitions
-from orderflow.domain.approvals import Claims, Decision
+from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
 from orderflow.domain.definition import Definition, load_definition
 from orderflow.domain.effects import Provider
 from orderflow.domain.events import OrderEvent, workflow_id
@@ -164,6 +164,13 @@ class Shop:
         """Let calls of `operation` wait before they act, or `after` it before they are answered."""
         return self.gates.close(operation, order, after=after)
 
+    def sign(
+        self, request: ApprovalRequest, who: str = "alice", decision: Decision = Decision.APPROVE, **changes: Any
+    ) -> str:
+        """A decision of `who` on `request`; `changes` are claims to tamper with before signing."""
+        claims = decision_for(request, decision, who, request.opened_at)
+        return self.keys[who].sign(Claims.model_validate(claims.model_dump() | changes))
+
     async def start(self, event: OrderEvent | None = None, definition: Definition | None = None) -> "Order":
         """Start an order."""
         event = event or order_event()
@@ -239,8 +246,7 @@ class Order:
         view = await self.when(lambda view: view.request is not None)
         if view.request is None:
             raise RuntimeError("no request is open")
-        claims = decision_for(view.request, decision, who, view.request.opened_at)
-        return self.shop.keys[who].sign(Claims.model_validate(claims.model_dump() | changes))
+        return self.shop.sign(view.request, who, decision, **changes)
 
     async def approve(self, who: str = "alice", **changes: Any) -> None:
         """Send an approval through the signal."""
