@@ -32,6 +32,7 @@ from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.settings import Settings, child_environment
 from orderflow.signing import decision_for
 from orderflow.simulator import serving
+from orderflow.worker import stopped_by_signals, unless_stopped
 
 PATIENCE = 45.0
 """Seconds that any one thing may take before the demo gives up on it."""
@@ -140,8 +141,17 @@ class Stand:
         return [line for line in self.world.log() if wanted.items() <= line.items()]
 
 
-async def run_demo(tell: Tell) -> list[Chain]:
-    """Run the three chains in a folder that is gone afterwards; `tell` hears of the progress, a line at a time."""
+async def run_demo(tell: Tell) -> list[Chain] | None:
+    """Run the three chains in a folder that is gone afterwards; `tell` hears of the progress, a line at a time.
+
+    Gives `None` when SIGTERM or SIGINT came before the end; no process of it is left then either.
+    """
+    stopping = asyncio.Event()
+    with stopped_by_signals(stopping):
+        return await unless_stopped(stopping, _prove(tell))
+
+
+async def _prove(tell: Tell) -> list[Chain]:
     with TemporaryDirectory(prefix="orderflow-demo-") as folder:
         async with _stand(Path(folder), tell) as stand:
             first = await stand.submit("demo-1")
@@ -235,7 +245,7 @@ async def _stand(folder: Path, tell: Tell) -> AsyncIterator[Stand]:
         try:
             yield Stand(client, world, worker, settings, tell)
         finally:
-            await worker.stop()
+            await worker.kill()  # nothing of what it may be doing is kept
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -79,7 +79,7 @@ async def run_worker(
     """
     stopping = stop or asyncio.Event()
     with stopped_by_signals(stopping):
-        client = await _unless_stopped(stopping, _reach_temporal(settings, say))
+        client = await unless_stopped(stopping, _reach_temporal(settings, say))
         if client is None:
             return
         async with _open_activities(settings, client, say) as activities:
@@ -106,8 +106,8 @@ async def _reach_temporal(settings: Settings, say: Say) -> Client:
     return client
 
 
-async def _unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Give what `work` comes to, or `None` as soon as the worker is told to stop: it may wait for ever for a server."""
+async def unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Give what `work` comes to; once `stopping` is set, cancel it, wait for its end and give `None`."""
     working, told = asyncio.create_task(work), asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)

@@ -52,6 +52,8 @@ def demo(as_json: AsJson = False) -> ExitCode:
         raise NotReachable(
             "the demo waited too long for something; run it again when the machine is less busy"
         ) from None
+    if chains is None:
+        raise KeyboardInterrupt  # also for SIGTERM: nothing was proven
     if as_json:
         print(chains_of_evidence.as_json(chains))
     else:

@@ -174,7 +174,9 @@ async def decide(client: Client, order: str, token: str, *, patience: float = 10
                 DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer, rpc_timeout=timedelta(seconds=patience)
             )
             return answer
-    except WorkflowUpdateRPCTimeoutOrCancelledError:
+    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+        if isinstance(error.__cause__, asyncio.CancelledError):  # whoever waited was cancelled, nobody was silent
+            raise error.__cause__ from None
         raise await _silence(client, order) from None
     except WorkflowUpdateFailedError as error:
         raise OrderClosed(f"{order} took no decision: {error.cause}") from None

@@ -80,17 +80,19 @@ class Step:
     shown: list[str] = field(default_factory=list)
 
     def missing(self, ran: Ran) -> list[str]:
-        """The lines that were not printed; `…` stands for anything, and simulated acts are numbered as they come."""
+        """The lines that were not printed; one with `…` shows some members of a value, in order."""
         printed = [_plain(line) for line in ran.out.splitlines()]
         return [line for line in self.shown if not any(re.fullmatch(_pattern(line), each) for each in printed)]
 
 
 def _plain(line: str) -> str:
+    """A line without its spacing and its number: acts are numbered as they come."""
     return re.sub(r"^\d+ ", "", " ".join(line.split()))
 
 
 def _pattern(line: str) -> str:
-    return re.escape(_plain(line)).replace("…", ".*")
+    members = re.split(r"[…,{}]+", _plain(line)) if "…" in line else [_plain(line)]
+    return ".*".join(map(re.escape, members))
 
 
 def walk() -> Iterator[Step]:
@@ -148,9 +150,8 @@ async def test_the_printed_payload_completes_an_order_through_the_update_too(des
     ("command", "shown"),
     [
         ("orderflow validate", r"order 1\.0\.0 sha256:[0-9a-f]{64}"),
-        ("orderflow graph --format mermaid", r"(?s)^flowchart .*charge"),
+        ("orderflow graph --format mermaid", r"(?s)\nflowchart .*charge"),
         ("orderflow submit examples/order.json --direct && orderflow list", ORDER),
-        ("orderflow show --source /shop --id order-placed-1001", "completed"),
         ("orderflow doctor", "worker"),
     ],
 )

@@ -40,16 +40,11 @@ from tests.definitions import SHIPPED, load
 from tests.order_events import accepted
 from tests.support.servers import DevServer, temporal_binary
 
+pytestmark = pytest.mark.timeout(60)
+
 PATIENCE = 30.0
 DEFINITION = load(SHIPPED)
 ODD = 'it\'s "odd" $(exit 1) `exit 1` \\ %PATH% ünï 😀 !x\n--flag'
-
-
-@pytest.fixture(autouse=True)
-async def _test_side_timeout() -> AsyncIterator[None]:
-    """No test here waits for ever."""
-    async with asyncio.timeout(PATIENCE * 2):
-        yield
 
 
 @pytest.fixture
