@@ -57,6 +57,9 @@ EVERYDAY: Final = frozenset(
 )
 """What happens in any shop on any day: no warning with a traceback in the worker's log."""
 
+LONGEST_DECISION: Final = 65
+"""Characters of a check's decision that are kept: one more than a route's name has, so no rest of a word is a route."""
+
 
 def boundary(act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """Turn whatever `act` raises into an `ApplicationError` that says whether a retry can help (T19, T20).
@@ -68,15 +71,22 @@ def boundary(act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request
     async def bounded(request: Request) -> Response:
         try:
             return await act(request)
-        except OrderflowError as error:
-            raise as_failure(error) from None
         except Exception as error:  # noqa: BLE001 - a bug: seen here, logged here, and retried: a release may mend it
+            if (meant := _meant(error)) is not None:
+                raise as_failure(meant) from None
             activity.logger.exception("unexpected error in an activity")
             name = activity.info().activity_type
             message = f"unexpected {type(error).__name__} in {name}; the worker's log has its traceback"
             raise ApplicationError(message, type=ErrorType.UNEXPECTED) from None
 
     return bounded
+
+
+def _meant(error: BaseException | None) -> OrderflowError | None:
+    """The outermost error of ours: what others wrap around it does not change what it means (T19)."""
+    while error is not None and not isinstance(error, OrderflowError):
+        error = error.__cause__
+    return error
 
 
 def as_failure(error: OrderflowError) -> ApplicationError:
@@ -200,7 +210,7 @@ class OrderActivities:
         decision = answer.result.get("decision")
         return StepResult(
             reference=answer.reference,
-            decision=decision[:40] if isinstance(decision, str) else None,
+            decision=decision[:LONGEST_DECISION] if isinstance(decision, str) else None,
             done_at=attempt.now(),
         )
 

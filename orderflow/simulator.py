@@ -180,19 +180,10 @@ def run_simulator(host: str, port: int, path: Path, ready: Callable[[str], None]
         server.run(sockets=[listener])
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to the program that it is a part of."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield
-
-
 def _server(world: SimulatedWorld) -> uvicorn.Server:
     # A cut connection is an error to uvicorn and on purpose here; hanging calls must not keep it from ending.
     config = uvicorn.Config(create_app(world), log_level="critical", access_log=False, timeout_graceful_shutdown=1)
-    return _Server(config)
+    return uvicorn.Server(config)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -212,7 +203,7 @@ def _url(listener: socket.socket) -> str:
 
 @contextmanager
 def _signals_to(server: uvicorn.Server) -> Iterator[None]:
-    """Let signals end the server and nothing more."""
+    """Let signals end the server and nothing more: uvicorn raises them again once it has shut down."""
 
     def end(number: int, _: FrameType | None) -> None:
         server.should_exit = True

@@ -101,12 +101,12 @@ class Stepping:
         return Failure(Reason.RISK_DECLINED, "routed", result.decision)
 
     def _fail(self, step: Step, failure: Failure) -> Failure | None:
-        if failure.error == ErrorType.CHARGE_WINDOW_CLOSED:
+        if failure.error == ErrorType.CHARGE_WINDOW_CLOSED and step.approval is not None:
             self._progress.state.approvals.pop(step.id, None)
             found_at = datetime.fromisoformat(failure.detail) if failure.detail else workflow.now()
             self._progress.mark(step.id, state=StepState.WAITING, error=failure.error, done_at=found_at)
             return None
-        if failure.error == ErrorType.DEADLINE_PASSED:
+        if failure.error == ErrorType.DEADLINE_PASSED and step.deadline is not None:
             self._skip(step, failure, "its deadline had passed, so it would have been stale")
             return None
         if step.on_failure is OnFailure.CONTINUE and not failure.is_cancellation:

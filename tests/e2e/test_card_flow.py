@@ -54,7 +54,7 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
     """A desk beside a plain dev server and a worker with nothing configured, but for a port that is free."""
     folder, port = tmp_path_factory.mktemp("desk"), free_port()
     shutil.copytree(ROOT / "examples", folder / "examples")
-    environment = bare_environment(TEMPORAL_ADDRESS=f"127.0.0.1:{port}")
+    environment = bare_environment(TEMPORAL_ADDRESS=f"127.0.0.1:{port}", HOME=str(folder))
     environment["PATH"] = os.pathsep.join([str(_programs(folder / "bin")), environment["PATH"]])
     desk = Desk(folder, environment)
     async with desk.leave_running(SERVER, "--headless", "--port", str(port)), desk.leave_running(WORKER) as worker:
@@ -116,6 +116,8 @@ async def test_the_walk_of_the_readme_runs_as_it_is_printed(desk: Desk) -> None:
         await _take(desk, step)
     described = await desk.type(f"temporal workflow describe --workflow-id {ORDER}")
     assert re.search(r"Status +COMPLETED", described.out)
+    log = (await desk.type(f"orderflow simulator log --order {ORDER} --json")).json
+    assert sorted(line["operation"] for line in log) == ["charge", "check", "notify", "reserve"]
 
 
 async def _take(desk: Desk, step: Step) -> None:

@@ -277,6 +277,14 @@ async def test_no_worker_is_no_answer_and_no_hanging(client: Client) -> None:
             await cast(Any, asked)
 
 
+async def test_whoever_stops_waiting_for_a_verdict_is_not_told_that_no_worker_answered(client: Client) -> None:
+    """The SDK gives a wait that was cancelled the name of one that nobody answered."""
+    started = await start_order(client, order_event(), DEFINITION, task_queue=some_queue())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await decide(client, started.order, "good", patience=PATIENCE)
+
+
 async def test_a_bug_in_workflow_code_is_said_by_status_and_view(client: Client) -> None:
     """T16: the workflow task is failing, with the error; it never just hangs."""
     event, queue = accepted(id=uuid.uuid4().hex, data__note="crash"), some_queue()

@@ -120,7 +120,7 @@ async def run(
     return Ran(process.returncode or 0, out.decode(), err.decode())
 
 
-def worker_of(shop: Shop, name: str = "worker", **settings: object) -> Child:
+def worker_of(shop: Shop, name: str = "worker", command: Sequence[str] = WORKER, **settings: object) -> Child:
     """A real worker for the orders of `shop`: its books, its approvers, its task queue, the definitions it publishes.
 
     `settings` are more of them, by the names of `orderflow.settings`.
@@ -139,7 +139,7 @@ def worker_of(shop: Shop, name: str = "worker", **settings: object) -> Child:
         **settings,
     }
     variables = {f"ORDERFLOW_{setting.upper()}": str(value) for setting, value in configured.items()}
-    return Child(WORKER, folder, bare_environment(TEMPORAL_ADDRESS=address_of(shop.client), **variables), name)
+    return Child(command, folder, bare_environment(TEMPORAL_ADDRESS=address_of(shop.client), **variables), name)
 
 
 class TemporalCli:

@@ -49,3 +49,14 @@ async def shop(env: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[Shop]:
     """A shop that is open for business; the books of its orders are checked when the test is over."""
     async with open_for_business(env.client, tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+async def _clock_check(env, request):
+    yield
+    import time
+    t=time.time()
+    try:
+        async with asyncio.timeout(3): await env.sleep(600)
+        print("CLOCK ok", request.node.name, round(time.time()-t,2))
+    except TimeoutError: print("CLOCK STUCK", request.node.name)

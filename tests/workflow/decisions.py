@@ -40,6 +40,7 @@ def unmoved(view: OrderView) -> dict[str, Any]:
 
 async def is_refused(order: Order, door: str, token: str, reason: Refusal) -> None:
     """A decision is refused for this reason, and that is all that it comes to: neither state nor money moves (T15)."""
+    await asked(order)
     before, charged = await order.view(), charges(order)
     assert await refusal(order, door, token) is reason
     assert (unmoved(await order.view()), charges(order)) == (unmoved(before), charged)

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
@@ -12,11 +11,11 @@ from temporalio.testing import WorkflowEnvironment
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.effects import EffectState
 from orderflow.domain.orders import Reason, Stage, StepState
-from tests.support.shop import Order, Shop, check_orders, open_shop, order_event
+from tests.support.shop import Order, Shop, order_event
 
 
-async def _charged(shop: Shop) -> Order:
-    """An order whose charge stands and whose notification waits at a closed gate: any failure of it undoes both."""
+async def _approved(shop: Shop) -> Order:
+    """An order that has just been approved."""
     order = await shop.start()
     await order.until(Stage.AWAITING_APPROVAL)
     await order.approve()
@@ -72,7 +71,7 @@ async def test_a_charge_whose_replies_are_all_lost_is_refunded_once(shop: Shop) 
     """T05, I06: it was made, nobody could hear so, and no look-up worked either: unknown, so it is taken back."""
     shop.fault("lost_reply", "charge", times=1000)
     shop.fault("lost_reply", "lookup", times=1000, provider="payments")
-    order = await _charged(shop)
+    order = await _approved(shop)
     ending = await order.ending()
     assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.OUTCOME_UNKNOWN)
     assert (_outcomes(order, "charge"), _outcomes(order, "refund")) == (["done"], ["done"])
@@ -82,7 +81,7 @@ async def test_a_refund_that_is_refused_leaves_the_charge_standing_by_name(shop:
     """T06, I-4: the others are undone, the order stays open, and says what stands, how much, and why."""
     shop.fault("decline", "refund", times=1000)
     shop.fault("decline", "notify")
-    order = await _charged(shop)
+    order = await _approved(shop)
     view = await order.until(Stage.COMPENSATION_FAILED)
     [left] = view.standing
     assert (left.step, left.key, left.error) == ("charge", f"{order.id}.charge.do", "CannotUndo")
@@ -96,7 +95,7 @@ async def test_a_refund_that_is_never_answered_is_tried_so_often_and_no_more(sho
     """T06: the provider is out for longer than the compensation's patience; that too waits for a person."""
     shop.fault("unavailable", "refund", times=1000)
     shop.fault("decline", "notify")
-    order = await _charged(shop)
+    order = await _approved(shop)
     [left] = (await order.until(Stage.COMPENSATION_FAILED)).standing
     assert left.error == "ProviderUnavailable"
     attempts = shop.definition.step("charge").compensation
@@ -109,7 +108,7 @@ async def test_a_release_that_fails_too_does_not_hide_the_refund_that_failed(sho
     shop.fault("decline", "refund", times=1000)
     shop.fault("decline", "release", times=1000)
     shop.fault("decline", "notify")
-    order = await _charged(shop)
+    order = await _approved(shop)
     view = await order.until(Stage.COMPENSATION_FAILED)
     assert [left.step for left in view.standing] == ["charge", "reserve_inventory"]
 
@@ -136,26 +135,9 @@ async def test_a_refund_whose_reply_was_lost_is_not_made_again(shop: Shop) -> No
     """T07, I05: the provider has refunded and nobody heard; the next attempt finds it under the same key."""
     shop.fault("lost_reply", "refund")
     shop.fault("decline", "notify")
-    order = await _charged(shop)
+    order = await _approved(shop)
     assert (await order.ending()).view.stage is Stage.FAILED_COMPENSATED
     assert _outcomes(order, "refund") == ["done"]
-
-
-async def test_a_worker_that_dies_between_refund_and_record_refunds_once(
-    env: WorkflowEnvironment, tmp_path: Path
-) -> None:
-    """T07: the refund is made, the worker stops before it could write that down, another one takes over."""
-    async with open_shop(env.client, tmp_path) as shop:
-        gate = shop.hold("refund", after=True)
-        shop.fault("decline", "notify")
-        async with shop.worker(graceful_shutdown=timedelta(0), max_cached_workflows=0):
-            order = await _charged(shop)
-            await order.when(lambda _: gate.reached.is_set())
-        gate.open()
-        async with shop.worker() as shop.running:
-            assert (await order.ending()).view.stage is Stage.FAILED_COMPENSATED
-            assert _outcomes(order, "refund") == ["done"]
-            await check_orders(shop)
 
 
 async def test_an_order_that_breaks_a_rule_has_nothing_to_undo(shop: Shop) -> None:
@@ -173,7 +155,7 @@ async def test_only_what_remains_of_a_charge_is_refunded(shop: Shop, by_hand: in
     """M04: an operator gave back a part, or all of it, before the compensation ran."""
     gate = shop.hold("notify")
     shop.fault("decline", "notify")
-    order = await _charged(shop)
+    order = await _approved(shop)
     await order.when(lambda _: gate.reached.is_set())
     shop.world.refund_by_hand(order.id, by_hand)
     gate.open()

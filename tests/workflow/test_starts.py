@@ -52,7 +52,7 @@ NO_ORDERS: Final[dict[str, tuple[Sequence[Any], str]]] = {
 
 
 async def refused(shop: Shop, event: OrderEvent, inputs: Sequence[Any], reason: Reason, naming: str) -> None:
-    """Start the order of `event` with `inputs`: it fails at once for `reason`, and whoever looks reads what is wrong."""
+    """Start the order of `event` with `inputs`: it fails at once for `reason`, and says what is wrong."""
     async with asyncio.timeout(AT_ONCE):
         handle = await shop.client.start_workflow(
             WORKFLOW_TYPE, args=inputs, id=order_of(event), task_queue=shop.task_queue
@@ -115,7 +115,7 @@ async def test_a_definition_that_the_worker_does_not_publish_is_refused(shop: Sh
 async def test_an_order_that_breaks_a_rule_fails_with_nothing_to_undo(
     shop: Shop, changes: dict[str, Any], rule: str
 ) -> None:
-    """T08: a normal end: failed, not failed_compensated, and nothing stands in the ledger that anybody has to look at."""
+    """T08: a normal end: failed, not failed_compensated, and nothing in the ledger that anybody has to look at."""
     order = await shop.start(order_event(**changes))
     ending = await order.ending()
     await told(order, ending, Reason.INVALID_ORDER, rf"validate: InvalidInput: \$\.data\.total_minor: {rule}")
