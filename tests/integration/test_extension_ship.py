@@ -17,7 +17,7 @@ from orderflow.domain.definition import Definition
 from orderflow.domain.orders import Stage, StepState
 from tests.support.extension import install
 from tests.support.invariants import check_books
-from tests.support.observing import eventually
+from tests.support.observing import at_stage, eventually
 from tests.support.processes import WORKER, Child, worker_of
 from tests.support.shop import Order, Shop, open_shop, order_event
 
@@ -129,7 +129,7 @@ async def test_a_worker_killed_while_it_ships_ships_once(carrier: Carrier) -> No
     assert await carrier.log() == ["ship"]
     async with carrier.worker("second"):
         for order in orders:
-            assert (await order.result()).stage is Stage.COMPLETED
+            await at_stage(order.handle, Stage.COMPLETED)
             books = await order.books()
             assert [each.activity_id for each in books.scheduled()][-2:] == ["ship", "notify"]
             await check_books(books, exempt={*AT_ANOTHER_PROVIDER, "I-5"})  # a task went to the dead worker

@@ -16,6 +16,7 @@ from orderflow.domain.errors import ProviderUnavailable
 from orderflow.domain.orders import Reason, Stage
 from orderflow.signing import KeyRegistry
 from tests.support.shop import Order, Shop, check_orders, open_for_business, open_shop, order_event
+from tests.workflow.clock import Clock
 
 Knock = Callable[[Order, str], Coroutine[Any, Any, Refusal | None]]
 
@@ -118,11 +119,11 @@ async def test_who_was_refused_and_who_was_accepted_can_be_read(shop: Shop, knoc
     assert (accepted.subject, accepted.detail) == ("approve", "alice")
 
 
-async def test_nobody_in_time_means_no(env: WorkflowEnvironment, shop: Shop) -> None:
+async def test_nobody_in_time_means_no(clock: Clock, shop: Shop) -> None:
     """T10: after `expires_at` the order takes everything back, for that reason."""
     order = await shop.start()
     await order.until(Stage.AWAITING_APPROVAL)
-    await env.sleep(timedelta(days=1, seconds=1))
+    await clock.skip(timedelta(days=1, seconds=1))
     ending = await order.ending()
     assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.APPROVAL_EXPIRED)
     assert shop.world.reserved(order.id) == {}
@@ -192,7 +193,7 @@ async def test_one_of_two_approvers_can_reject_after_the_other_approved(
         assert (await order.ending()).view.reason is Reason.APPROVAL_REJECTED
 
 
-async def test_an_order_of_nobody_cannot_be_approved(env: WorkflowEnvironment, shop: Shop) -> None:
+async def test_an_order_of_nobody_cannot_be_approved(shop: Shop) -> None:
     """A02: without `requested_by` nobody can be shown to be somebody else; it can still be rejected."""
     order = await shop.start(order_event(requested_by=None))
     await order.until(Stage.AWAITING_APPROVAL)
@@ -271,7 +272,9 @@ def _one_hour(value: dict[str, Any]) -> None:
     charge["retry"] |= {"initial_interval": "PT2H", "maximum_interval": "PT2H"}
 
 
-async def test_a_charge_that_was_not_begun_in_time_is_asked_for_anew(env: WorkflowEnvironment, tmp_path: Path) -> None:
+async def test_a_charge_that_was_not_begun_in_time_is_asked_for_anew(
+    env: WorkflowEnvironment, clock: Clock, tmp_path: Path
+) -> None:
     """A01: past `charge_by` and never claimed: a new request, which the old approval does not answer."""
     async with open_shop(env.client, tmp_path, change=_one_hour) as shop:
         shop.registry = _Hiccup(shop.registry)
@@ -281,7 +284,7 @@ async def test_a_charge_that_was_not_begun_in_time_is_asked_for_anew(env: Workfl
             old = await order.token()
             await order.send(old)
             await order.until(Stage.RUNNING)
-            await env.sleep(timedelta(hours=2, minutes=5))
+            await clock.skip(timedelta(hours=2, minutes=5))
             after = await order.when(lambda view: view.stage is Stage.AWAITING_APPROVAL)
             assert before.request is not None and after.request is not None
             assert after.request.bound.request_id != before.request.bound.request_id

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.testing import WorkflowEnvironment
 
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.effects import EffectState
 from orderflow.domain.orders import Reason, Stage, StepState
 from tests.support.shop import Order, Shop, order_event
+from tests.workflow.clock import Clock
 
 
 async def _approved(shop: Shop) -> Order:
@@ -27,7 +27,7 @@ def _outcomes(order: Order, operation: str) -> list[object]:
 
 
 async def test_a_sibling_that_is_still_running_is_awaited_and_then_undone(
-    env: WorkflowEnvironment, shop: Shop
+    clock: Clock, shop: Shop
 ) -> None:
     """T04, T39: risk declines at once, the reservation comes later; afterwards time still skips for the next order."""
     shop.fault("decline", "check")
@@ -40,10 +40,10 @@ async def test_a_sibling_that_is_still_running_is_awaited_and_then_undone(
     ending = await order.ending()
     assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.RISK_DECLINED)
     assert (_outcomes(order, "release"), shop.world.reserved(order.id)) == (["done"], {})
-    await _expire_another(env, shop)
+    await _expire_another(clock, shop)
 
 
-async def test_a_slow_sibling_of_a_declined_reservation_is_awaited_too(env: WorkflowEnvironment, shop: Shop) -> None:
+async def test_a_slow_sibling_of_a_declined_reservation_is_awaited_too(clock: Clock, shop: Shop) -> None:
     """T04 mirrored, T39: stock is declined at once, risk answers later; nothing had to be undone."""
     shop.fault("decline", "reserve")
     gate = shop.hold("check")
@@ -53,16 +53,16 @@ async def test_a_slow_sibling_of_a_declined_reservation_is_awaited_too(env: Work
     gate.open()
     ending = await order.ending()
     assert (ending.view.stage, ending.view.reason) == (Stage.FAILED, Reason.DECLINED)
-    await _expire_another(env, shop)
+    await _expire_another(clock, shop)
 
 
-async def _expire_another(env: WorkflowEnvironment, shop: Shop) -> None:
+async def _expire_another(clock: Clock, shop: Shop) -> None:
     """T39: an activity that was abandoned would stop time from skipping, and this would take a day."""
     began = time.monotonic()
     order = await shop.start()
     await order.until(Stage.AWAITING_APPROVAL)
     async with asyncio.timeout(5):
-        await env.sleep(timedelta(days=1, minutes=1))
+        await clock.skip(timedelta(days=1, minutes=1))
     assert (await order.ending()).view.reason is Reason.APPROVAL_EXPIRED
     assert time.monotonic() - began < 5
 
