@@ -152,7 +152,7 @@ class Doorkeeper:
         return refusal
 
     def _compare(self, claims: Claims, at: datetime) -> Refusal | None:
-        """What can be told without the signature. Time only names a refusal here: it is no fact until it is recorded."""
+        """What can be told without the signature. Time only names a refusal here: it is no fact until recorded."""
         request = self._state.request
         if request is None:
             return Refusal.EXPIRED if at.timestamp() > claims.expires_at else Refusal.NO_SUCH_REQUEST

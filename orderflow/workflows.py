@@ -145,7 +145,7 @@ class OrderWorkflow:
             for task in tasks:
                 task.cancel()
         await self._until(lambda: all(task.done() for task in tasks), cancelling=tasks)
-        failures = [task.result() for task in tasks]
+        failures: list[Failure | None] = [task.result() for task in tasks]
         if self._cancel_requested() and any(step.activity not in INLINE_ACTIVITIES for step in batch):
             return _CANCELLED
         for step, failure in zip(batch, failures, strict=True):
@@ -238,10 +238,8 @@ class OrderWorkflow:
         while not condition():
             try:
                 await workflow.wait_condition(lambda: condition() or self._doorkeeper.done())
-                if (
-                    self._doorkeeper.done()
-                ):  # it only ever ends by a bug: fail the workflow task, where it is seen (T16)
-                    self._doorkeeper.result()
+                if self._doorkeeper.done():
+                    self._doorkeeper.result()  # it only ever ends by a bug: that fails the workflow task (T16)
             except asyncio.CancelledError:
                 self._progress.note_cancellation()
                 for task in cancelling:

@@ -1,4 +1,4 @@
-"""Cancelling at any moment, on the real server: the time-skipping one loses a task when a cancellation races an activity.
+"""Cancelling at any moment, on the real server: the time-skipping one loses a task when this races an activity.
 
 (It also forgets an activity that fails for a retry after its cancellation was asked for; here that is a plain failure.)
 """
@@ -31,7 +31,7 @@ async def busy_shop(client: Client, tmp_path: Path) -> AsyncIterator[Shop]:
 
 
 async def test_whenever_an_order_is_cancelled_it_ends_and_its_books_are_right(busy_shop: Shop) -> None:
-    """T01, T03, T09: 30 orders, some failing by themselves, each cancelled at a moment of its own, half of them twice."""
+    """T01, T03, T09: 30 orders, some failing by themselves, each cancelled at some moment, half of them twice."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -71,9 +71,7 @@ async def _send_unless_ended(order: Order, token: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_an_attempt_that_fails_after_the_cancellation_is_not_tried_again(
-    busy_shop: Shop, operation: str
-) -> None:
+async def test_an_attempt_that_fails_after_the_cancellation_is_not_tried_again(busy_shop: Shop, operation: str) -> None:
     """T03: the step's failure comes after the request to cancel; the reason is `cancelled`, and nothing stands."""
     busy_shop.fault("unavailable", operation, times=100)
     gate = busy_shop.hold(operation, after=True)

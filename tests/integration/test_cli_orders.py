@@ -105,7 +105,7 @@ async def open_counter(counter: Counter) -> AsyncIterator[Counter]:
 async def seen(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Look until there is something to see."""
     async with asyncio.timeout(seconds):
-        while not (found := await look()):  # noqa: ASYNC110  # other processes change what there is to see
+        while not (found := await look()):  # other processes change what there is to see
             await asyncio.sleep(0.1)
     return found
 

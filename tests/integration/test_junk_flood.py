@@ -72,7 +72,7 @@ async def flood(client: Client, order: str) -> None:
 
     async def send() -> None:
         for message in left:
-            while not await _is_taken(client, message):  # noqa: ASYNC110  # the server decides when it takes more
+            while not await _is_taken(client, message):  # the server decides when it takes more
                 await asyncio.sleep(0.05)
 
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as senders:

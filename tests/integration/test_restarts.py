@@ -1,4 +1,4 @@
-"""Workers that come and go between any two steps, on the real server: the time-skipping one waits for those that left."""
+"""Workers that come and go between any two steps, on the real server: the other one waits for those that left."""
 
 from datetime import timedelta
 
@@ -39,7 +39,7 @@ async def test_an_order_completes_with_a_new_worker_for_each_step(shop: Shop) ->
         async with _fresh(shop):
             if operation == "charge":
                 await _approve(order)
-            await order.when(lambda _, gate=gate: gate.reached.is_set())
+            await gate.reached.wait()
         gate.open()
     async with _fresh(shop) as shop.running:
         assert (await order.ending()).view.stage is Stage.COMPLETED

@@ -74,7 +74,9 @@ class Books:
         return [step for step in dict.fromkeys(started) if step in having]
 
     def _acts(self, step: str) -> list[Line]:
-        return [line for line in self.log if line["kind"] == "act" and line["step"] == step and line["outcome"] == "done"]
+        return [
+            line for line in self.log if line["kind"] == "act" and line["step"] == step and line["outcome"] == "done"
+        ]
 
 
 def _total(lines: list[Line]) -> int:
@@ -138,7 +140,7 @@ def standing_is_named(books: Books) -> None:
 
 
 def no_workflow_task_failed(books: Books) -> None:
-    """I-5: no workflow task failed or timed out; that the server asks for another one (a message came in) is no failure."""
+    """I-5: no workflow task failed or timed out; that the server asks for another one is no failure."""
     unhandled = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
     failed = [event.workflow_task_failed_event_attributes for event in books.events("WorkflowTaskFailed")]
     failed = [attributes for attributes in failed if attributes.cause != unhandled]
@@ -175,7 +177,9 @@ def ledger_agrees(books: Books) -> None:
         if record.state is EffectState.PENDING:
             _require(record.step not in compensable, f"{record.key} is left pending")
         else:
-            _require(stands is (record.state is EffectState.COMMITTED), f"{record.key} is {record.state}, not so outside")
+            _require(
+                stands is (record.state is EffectState.COMMITTED), f"{record.key} is {record.state}, not so outside"
+            )
 
 
 def ends_alike_everywhere(books: Books) -> None:

@@ -22,7 +22,7 @@ PATIENCE = 30.0
 async def eventually(look: Callable[[], Awaitable[Seen | None]], patience: float = PATIENCE) -> Seen:
     """Look until there is something to see (anything true), and give it."""
     async with asyncio.timeout(patience):
-        while not (seen := await look()):  # noqa: ASYNC110  # what is looked at is outside this process
+        while not (seen := await look()):  # what is looked at is outside this process
             await asyncio.sleep(0.05)
         return seen
 

@@ -130,9 +130,7 @@ class Shop:
         options.setdefault("max_cached_workflows", cached_workflows())
         return make_worker(self.client, activities or self.activities, task_queue=self.task_queue, **options)
 
-    def activities_with(
-        self, *, catalogue: Catalogue | None = None, without: Collection[str] = ()
-    ) -> OrderActivities:
+    def activities_with(self, *, catalogue: Catalogue | None = None, without: Collection[str] = ()) -> OrderActivities:
         """The activities of a worker that knows other kinds of step, or has no provider for some of them."""
         known = catalogue or self.catalogue
         providers = {name: provider for name, provider in self.providers(known).items() if name not in without}
@@ -260,7 +258,10 @@ class Order:
     async def decide(self, token: str) -> DoorAnswer:
         """Send a decision through the update and give the verdict."""
         async with asyncio.timeout(PATIENCE):
-            return await self.handle.execute_update(DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer)
+            answer: DoorAnswer = await self.handle.execute_update(
+                DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer
+            )
+            return answer
 
     async def cancel(self) -> None:
         """Ask Temporal to cancel the order; it may end at its own pace."""

@@ -1,205 +1,99 @@
-"""Decisions of people at both doors: what is refused and why, who counts, what a refusal leaves behind (A01, A02, T10-T15)."""
+"""Decisions that count: how many people it takes, what each may still say, and which of two at once is the one."""
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from datetime import timedelta
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from orderflow.contracts import OrderView
-from orderflow.domain.approvals import Binding, Decision, Refusal, Verdict
+from orderflow.domain.approvals import ApprovalRequest, Decision, Refusal
 from orderflow.domain.audit import Told
-from orderflow.domain.errors import ProviderUnavailable
 from orderflow.domain.orders import Reason, Stage
-from orderflow.signing import KeyRegistry
 from tests.support.shop import Order, Shop, check_orders, open_for_business, open_shop, order_event
-from tests.workflow.clock import Clock
+from tests.workflow.decisions import DOORS, asked, charges, completes, fails, is_refused
 
-Knock = Callable[[Order, str], Coroutine[Any, Any, Refusal | None]]
-
-
-async def _by_signal(order: Order, token: str) -> Refusal | None:
-    """Send a decision through the signal; what it came to is shown by the view."""
-    before = (await order.view()).refused_total
-    await order.send(token)
-    view = await order.when(lambda view: view.refused_total > before or view.stage is not Stage.AWAITING_APPROVAL)
-    return view.refusals[-1].reason if view.refused_total > before else None
+PAIRS = list(itertools.product(DOORS, DOORS, Decision)) * 3
+"""For each order: the door of the approval, that of the rejection, and which is sent first. 24 orders."""
 
 
-async def _by_update(order: Order, token: str) -> Refusal | None:
-    """Send a decision through the update; what it came to is the answer."""
-    answer = await order.decide(token)
-    assert answer.accepted is (answer.refusal is None)
-    return answer.refusal
-
-
-DOORS = pytest.mark.parametrize("knock", [_by_signal, _by_update], ids=["signal", "update"])
-
-
-@dataclass(frozen=True)
-class Bad:
-    """A decision that must be refused: whose key signs it, and which claims differ from what was asked."""
-
-    refusal: Refusal
-    who: str = "alice"
-    changes: dict[str, Any] = field(default_factory=dict)
-    forge: Callable[[str], str] = str
-
-
-def _other_signature(token: str) -> str:
-    header, payload, signature = token.split(".")
-    return f"{header}.{payload}.{'A' * len(signature)}"
-
-
-FLIPPED = {
-    "request_id": Bad(Refusal.NO_SUCH_REQUEST, changes={"request_id": "another"}),
-    "workflow_id": Bad(Refusal.WRONG_ORDER, changes={"workflow_id": "order-0"}),
-    "step": Bad(Refusal.WRONG_STEP, changes={"step": "notify"}),
-    "payload_fingerprint": Bad(Refusal.WRONG_PAYLOAD, changes={"payload_fingerprint": "fp1:0"}),
-    "definition_name": Bad(Refusal.WRONG_DEFINITION, changes={"definition_name": "other"}),
-    "definition_version": Bad(Refusal.WRONG_DEFINITION, changes={"definition_version": "1.0.1"}),
-    "definition_fingerprint": Bad(Refusal.WRONG_DEFINITION, changes={"definition_fingerprint": "sha256:0"}),
-    "state_version": Bad(Refusal.WRONG_STATE, changes={"state_version": 1}),
-    "role": Bad(Refusal.WRONG_ROLE, changes={"role": "operator"}),
-    "expires_at": Bad(Refusal.WRONG_TERMS, changes={"expires_at": 4_000_000_000}),
-    "charge_by": Bad(Refusal.WRONG_TERMS, changes={"charge_by": 4_000_000_000}),
-}
-"""One for each bound field (A01)."""
-
-OTHERS = {
-    "long_expired": Bad(Refusal.EXPIRED, changes={"expires_at": 1_000_000_000}),
-    "from_the_future": Bad(Refusal.NOT_YET_VALID, changes={"iat": 4_000_000_000}),
-    "forged_signature": Bad(Refusal.BAD_SIGNATURE, forge=_other_signature),
-    "no_signature": Bad(Refusal.MALFORMED, forge=lambda token: token.rpartition(".")[0] + "."),
-    "unknown_key": Bad(Refusal.UNKNOWN_KEY, who="eve"),
-    "revoked_key": Bad(Refusal.REVOKED_KEY, who="rita"),
-    "somebody_elses_name": Bad(Refusal.WRONG_APPROVER, changes={"approver": "bob"}),
-    "other_role": Bad(Refusal.ROLE_NOT_HELD, who="carol"),
-    "the_requester": Bad(Refusal.REQUESTER_IS_APPROVER, who="dana"),
-}
-"""Wrong people, times and proofs (A02)."""
-
-
-def test_each_bound_field_has_a_flip() -> None:
-    """A01: a field that is bound and not tried here would be a field that nobody compares."""
-    assert FLIPPED.keys() == Binding.model_fields.keys()
-
-
-@DOORS
-@pytest.mark.parametrize("bad", [*FLIPPED.values(), *OTHERS.values()], ids=[*FLIPPED, *OTHERS])
-async def test_a_decision_that_is_not_about_this_request_changes_nothing(shop: Shop, knock: Knock, bad: Bad) -> None:
-    """A01, A02, T15: refused with its reason, the order as it was; then the right decision completes it, charged once."""
-    order = await shop.start()
-    before = await order.until(Stage.AWAITING_APPROVAL)
-    token = bad.forge(await order.token(bad.who, **bad.changes))
-    assert await knock(order, token) is bad.refusal
-    assert _apart_from_refusals(await order.view()) == _apart_from_refusals(before)
-    assert await knock(order, await order.token()) is None
-    assert (await order.ending()).view.stage is Stage.COMPLETED
-
-
-def _apart_from_refusals(view: OrderView) -> OrderView:
-    return view.model_copy(update={"refusals": (), "refused_total": 0})
-
-
-@DOORS
-async def test_who_was_refused_and_who_was_accepted_can_be_read(shop: Shop, knock: Knock) -> None:
-    """A01: what was refused, at which door and why, and whose decision counted."""
-    order = await shop.start()
-    await order.until(Stage.AWAITING_APPROVAL)
-    await knock(order, await order.token("dana"))
-    await knock(order, await order.token("alice"))
-    view = (await order.ending()).view
-    [refused] = view.refusals
-    assert (refused.door, refused.reason) == (knock.__name__.removeprefix("_by_"), Refusal.REQUESTER_IS_APPROVER)
-    [accepted] = [told for told in view.trail if told.told is Told.DECISION_ACCEPTED]
-    assert (accepted.subject, accepted.detail) == ("approve", "alice")
-
-
-async def test_nobody_in_time_means_no(clock: Clock, shop: Shop) -> None:
-    """T10: after `expires_at` the order takes everything back, for that reason."""
-    order = await shop.start()
-    await order.until(Stage.AWAITING_APPROVAL)
-    await clock.skip(timedelta(days=1, seconds=1))
-    ending = await order.ending()
-    assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.APPROVAL_EXPIRED)
-    assert shop.world.reserved(order.id) == {}
-
-
-@DOORS
-async def test_a_rejection_takes_everything_back_and_is_final(shop: Shop, knock: Knock) -> None:
-    """A01: first valid decision wins; an approval that comes after it is refused."""
-    gate = shop.hold("release")
-    order = await shop.start()
-    await order.until(Stage.AWAITING_APPROVAL)
-    approval = await order.token("bob")
-    await knock(order, await order.token(decision=Decision.REJECT))
-    await order.when(lambda _: gate.reached.is_set())
-    assert await _by_update(order, approval) is Refusal.NO_SUCH_REQUEST
-    gate.open()
-    ending = await order.ending()
-    assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.APPROVAL_REJECTED)
-
-
-@DOORS
-async def test_the_same_decision_twice_counts_once(shop: Shop, knock: Knock) -> None:
-    """A01: a replayed token is refused, whether or not the first one has done its work."""
-    gate = shop.hold("charge")
-    order = await shop.start()
-    await order.until(Stage.AWAITING_APPROVAL)
-    token = await order.token()
-    assert await knock(order, token) is None
-    await order.when(lambda _: gate.reached.is_set())
-    assert await _by_update(order, token) is Refusal.NO_SUCH_REQUEST
-    gate.open()
-    assert (await order.ending()).view.stage is Stage.COMPLETED
-
-
-def _two_approvers(value: dict[str, Any]) -> None:
+def _takes_two(value: dict[str, Any]) -> None:
     value["steps"][3]["approval"]["approvers"] = 2
 
 
-@DOORS
-async def test_two_people_have_to_approve_where_two_are_asked_for(
-    env: WorkflowEnvironment, tmp_path: Path, knock: Knock
-) -> None:
-    """A02: the same person does not count twice, with the same token or another one."""
-    async with open_for_business(env.client, tmp_path, change=_two_approvers) as shop:
-        order = await shop.start()
-        await order.until(Stage.AWAITING_APPROVAL)
-        first = await order.token("alice")
-        await order.send(first)
-        view = await order.when(lambda view: view.request is not None and view.request.approved_by)
-        assert (view.stage, view.request and view.request.approved_by) == (Stage.AWAITING_APPROVAL, ("alice",))
-        assert await knock(order, first) is Refusal.REPLAYED
-        assert await knock(order, await order.token("alice")) is Refusal.ALREADY_DECIDED
-        assert await knock(order, await order.token("bob")) is None
-        assert (await order.ending()).view.stage is Stage.COMPLETED
+@pytest.fixture
+async def shop_of_two(env: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[Shop]:
+    """A shop where two people must approve a charge."""
+    async with open_for_business(env.client, tmp_path, change=_takes_two) as opened:
+        yield opened
 
 
-async def test_one_of_two_approvers_can_reject_after_the_other_approved(
-    env: WorkflowEnvironment, tmp_path: Path
-) -> None:
-    """A02: half an approval is none."""
-    async with open_for_business(env.client, tmp_path, change=_two_approvers) as shop:
-        order = await shop.start()
-        await order.until(Stage.AWAITING_APPROVAL)
-        await order.approve("alice")
-        await order.when(lambda view: view.request is not None and view.request.approved_by)
-        await order.send(await order.token("bob", Decision.REJECT))
-        assert (await order.ending()).view.reason is Reason.APPROVAL_REJECTED
+async def through(order: Order, door: str, token: str) -> bool | None:
+    """Send a decision through a door; whether it was accepted, if the door says so."""
+    if door == "update":
+        return (await order.decide(token)).accepted
+    return await order.send(token)
 
 
-async def test_an_order_of_nobody_cannot_be_approved(shop: Shop) -> None:
-    """A02: without `requested_by` nobody can be shown to be somebody else; it can still be rejected."""
-    order = await shop.start(order_event(requested_by=None))
-    await order.until(Stage.AWAITING_APPROVAL)
-    assert await _by_update(order, await order.token()) is Refusal.REQUESTER_UNKNOWN
-    assert await _by_update(order, await order.token(decision=Decision.REJECT)) is None
-    assert (await order.ending()).view.reason is Reason.APPROVAL_REJECTED
+@pytest.mark.parametrize("door", DOORS)
+async def test_an_approval_completes_the_order(shop: Shop, door: str) -> None:
+    """The good case of A01, through each door: one charge, and the trail says who approved."""
+    order = await shop.start()
+    assert await through(order, door, await order.token()) in (True, None)
+    await completes(order)
+    assert accepted(await order.view()) == [(Decision.APPROVE, "alice")]
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_rejection_ends_the_order_and_takes_its_reservation_back(shop: Shop, door: str) -> None:
+    """A person says no: that is a refusal with a name, not a failure of a step."""
+    order = await shop.start()
+    assert await through(order, door, await order.token("bob", Decision.REJECT)) in (True, None)
+    await fails(order, Reason.APPROVAL_REJECTED)
+    assert accepted(await order.view()) == [(Decision.REJECT, "bob")]
+
+
+def accepted(view: Any) -> list[tuple[str, str | None]]:
+    """The decisions that the trail calls accepted, and whose they were."""
+    return [(event.subject, event.detail) for event in view.trail if event.told is Told.DECISION_ACCEPTED]
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_an_order_that_takes_two_people_waits_for_the_second(shop_of_two: Shop, door: str) -> None:
+    """DESIGN section 7: the first approval is kept and shown; only the second lets the charge begin."""
+    order = await shop_of_two.start()
+    await through(order, door, await order.token("alice"))
+    view = await order.when(lambda view: view.request and view.request.approved_by)
+    assert view.request is not None
+    assert (view.stage, view.request.approved_by, charges(order)) == (Stage.AWAITING_APPROVAL, ("alice",), [])
+    await through(order, door, await order.token("bob"))
+    await completes(order)
+    assert accepted(await order.view()) == [(Decision.APPROVE, "alice"), (Decision.APPROVE, "bob")]
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_one_person_counts_once(shop_of_two: Shop, door: str) -> None:
+    """A01: neither the same message again nor another one of the same person makes two people of one."""
+    order = await shop_of_two.start()
+    first = await order.token("alice")
+    assert (await order.decide(first)).accepted
+    await is_refused(order, door, first, Refusal.REPLAYED)
+    await is_refused(order, door, await order.token("alice"), Refusal.ALREADY_DECIDED)
+    await is_refused(order, door, await order.token("dana"), Refusal.REQUESTER_IS_APPROVER)
+    await order.approve("bob")
+    await completes(order)
+
+
+async def test_one_of_two_people_can_reject(shop_of_two: Shop) -> None:
+    """A rejection is final however many have approved; who has approved cannot take that back."""
+    order = await shop_of_two.start()
+    await order.approve("alice")
+    await is_refused(order, "update", await order.token("alice", Decision.REJECT), Refusal.ALREADY_DECIDED)
+    await order.send(await order.token("bob", Decision.REJECT))
+    await fails(order, Reason.APPROVAL_REJECTED)
 
 
 def _by_anybody(value: dict[str, Any]) -> None:
@@ -213,85 +107,60 @@ async def test_the_requester_may_approve_where_the_definition_says_so(
     """A02: then an order of nobody can be approved too."""
     async with open_for_business(env.client, tmp_path, change=_by_anybody) as shop:
         order = await shop.start(order_event(requested_by=requested_by))
-        await order.until(Stage.AWAITING_APPROVAL)
         await order.approve(who)
-        assert (await order.ending()).view.stage is Stage.COMPLETED
+        await completes(order)
 
 
-async def test_a_decision_that_comes_before_its_request_is_not_kept(env: WorkflowEnvironment, tmp_path: Path) -> None:
-    """T11: sent before any worker runs; refused, and a later valid one completes the order."""
-    async with open_shop(env.client, tmp_path) as shop:
-        event = order_event()
-        order = await shop.start(event)
-        await order.send("a.b.c")
-        async with shop.worker() as shop.running:
-            another = await shop.start()
-            early = await another.token(workflow_id=order.id)
-            await order.send(early)
-            view = await order.when(lambda view: view.refused_total == 2)
-            assert {refused.reason for refused in view.refusals} <= {Refusal.MALFORMED, Refusal.NO_SUCH_REQUEST}
-            await order.approve()
-            assert (await order.ending()).view.stage is Stage.COMPLETED
-            await check_orders(shop)
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("first", Decision)
+async def test_the_first_decision_is_final(shop: Shop, first: Decision, door: str) -> None:
+    """DESIGN section 7: once decided, neither the opposite nor the same again has any effect."""
+    gates = [shop.hold("charge"), shop.hold("release")]
+    order = await shop.start()
+    request = await asked(order)
+    assert (await order.decide(shop.sign(request, "alice", first))).accepted
+    await order.when(lambda _: any(gate.reached.is_set() for gate in gates))
+    for decision in Decision:
+        await is_refused(order, door, shop.sign(request, "bob", decision), Refusal.NO_SUCH_REQUEST)
+    for gate in gates:
+        gate.open()
+    await (completes(order) if first is Decision.APPROVE else fails(order, Reason.APPROVAL_REJECTED))
 
 
-async def test_a_decision_on_an_earlier_run_is_not_about_this_one(shop: Shop) -> None:
-    """T12: the same workflow id is started again; the request has another id, and only one charge is ever made."""
-    event = order_event()
-    first = await shop.start(event)
-    await first.until(Stage.AWAITING_APPROVAL)
-    old = await first.token()
-    await first.send(old)
-    await first.ending()
-    shop.orders.remove(first)
-    again = await shop.start(event)
-    await again.until(Stage.AWAITING_APPROVAL)
-    assert await _by_update(again, old) is Refusal.NO_SUCH_REQUEST
-    await again.approve()
-    assert (await again.ending()).view.stage is Stage.COMPLETED
-    assert shop.world.net_charged(again.id) == 900
-
-
-class _Hiccup(KeyRegistry):
-    """A registry whose keys cannot be read when the charge asks for them the first time."""
-
-    def __init__(self, inner: KeyRegistry) -> None:
-        super().__init__(inner.members)
-        self.asked = 0
-
-    def verify(self, token: str) -> Verdict:
-        self.asked += 1
-        if self.asked == 2:
-            raise ProviderUnavailable("the keys cannot be read now")
-        return super().verify(token)
-
-
-def _one_hour(value: dict[str, Any]) -> None:
-    charge = value["steps"][3]
-    charge["approval"] |= {"expires_in": "PT1H", "charge_within": "PT1H"}
-    charge["retry"] |= {"initial_interval": "PT2H", "maximum_interval": "PT2H"}
-
-
-async def test_a_charge_that_was_not_begun_in_time_is_asked_for_anew(
-    env: WorkflowEnvironment, clock: Clock, tmp_path: Path
+async def test_an_approval_and_a_rejection_in_the_same_workflow_task(
+    env: WorkflowEnvironment, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A01: past `charge_by` and never claimed: a new request, which the old approval does not answer."""
-    async with open_shop(env.client, tmp_path, change=_one_hour) as shop:
-        shop.registry = _Hiccup(shop.registry)
+    """T14, T34: both come in while no worker runs; one of them counts, the other is told so, and no warning is logged."""
+    async with open_shop(env.client, tmp_path) as shop:
+        gates = [shop.hold("charge"), shop.hold("release")]
+        async with shop.worker():
+            orders = [await shop.start() for _ in PAIRS]
+            requests = [await asked(order) for order in orders]
+        sent = [asyncio.create_task(_both(*each)) for each in zip(orders, requests, PAIRS, strict=True)]
         async with shop.worker() as shop.running:
-            order = await shop.start()
-            before = await order.until(Stage.AWAITING_APPROVAL)
-            old = await order.token()
-            await order.send(old)
-            await order.until(Stage.RUNNING)
-            await clock.skip(timedelta(hours=2, minutes=5))
-            after = await order.when(lambda view: view.stage is Stage.AWAITING_APPROVAL)
-            assert before.request is not None and after.request is not None
-            assert after.request.bound.request_id != before.request.bound.request_id
-            assert after.request.bound.charge_by > before.request.bound.charge_by
-            assert await _by_update(order, old) is Refusal.NO_SUCH_REQUEST
-            await order.approve("bob")
-            assert (await order.ending()).view.stage is Stage.COMPLETED
+            await asyncio.gather(*sent)
+            for gate in gates:
+                gate.open()
+            await asyncio.gather(*map(_is_decided_once, orders))
             await check_orders(shop)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+async def _both(order: Order, request: ApprovalRequest, doors: tuple[str, str, Decision]) -> None:
+    approving, rejecting, first = doors
+    tokens = {
+        Decision.APPROVE: (approving, order.shop.sign(request, "alice", Decision.APPROVE)),
+        Decision.REJECT: (rejecting, order.shop.sign(request, "bob", Decision.REJECT)),
+    }
+    answers = await asyncio.gather(*(through(order, *tokens[each]) for each in sorted(Decision, key=first.__ne__)))
+    view = await order.when(lambda view: accepted(view) and view.refused_total)
+    [(decision, _)] = accepted(view)
+    assert view.refusals[0].reason is Refusal.ALREADY_DECIDED
+    for each, answer in zip(sorted(Decision, key=first.__ne__), answers, strict=True):
+        assert answer in (each == decision, None)
+
+
+async def _is_decided_once(order: Order) -> None:
+    [(decision, _)] = accepted(await order.view())
+    await (completes(order) if decision == Decision.APPROVE else fails(order, Reason.APPROVAL_REJECTED))
+    assert ((await order.view()).refused_total, len(accepted(await order.view()))) == (1, 1)

@@ -2,6 +2,7 @@
 
 The fault matrix cancels too; at moments that nobody chose it is done on the real server (`tests/integration`).
 """
+
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is taken back when an order fails: everything that may stand, once, in reverse, and nothing else (T04-T08, M04)."""
+"""What is taken back when an order fails: all that may stand, once, in reverse, and nothing else (T04-T08, M04)."""
 
 import asyncio
 import time
@@ -26,9 +26,7 @@ def _outcomes(order: Order, operation: str) -> list[object]:
     return [line["outcome"] for line in order.lines() if line["operation"] == operation and line["kind"] == "act"]
 
 
-async def test_a_sibling_that_is_still_running_is_awaited_and_then_undone(
-    clock: Clock, shop: Shop
-) -> None:
+async def test_a_sibling_that_is_still_running_is_awaited_and_then_undone(clock: Clock, shop: Shop) -> None:
     """T04, T39: risk declines at once, the reservation comes later; afterwards time still skips for the next order."""
     shop.fault("decline", "check")
     gate = shop.hold("reserve", after=True)
@@ -179,4 +177,8 @@ async def test_the_provider_is_asked_for_exactly_these_minor_units(
     money = [line for line in order.lines() if line["operation"] in ("charge", "refund")]
     assert [(line["amount_minor"], line["currency"]) for line in money] == [(amount_minor, currency)] * 2
     [charge] = [record for record in await shop.ledger.effects(order.id) if record.key.endswith(".charge.do")]
-    assert (charge.state, charge.captured_minor, charge.refunded_minor) == (EffectState.REVERSED, amount_minor, amount_minor)
+    assert (charge.state, charge.captured_minor, charge.refunded_minor) == (
+        EffectState.REVERSED,
+        amount_minor,
+        amount_minor,
+    )

@@ -1,6 +1,5 @@
 """An order that runs its course: what is done outside, what the view shows, how the end is told."""
 
-from orderflow.domain.audit import Told
 from orderflow.domain.orders import Outcome, Stage, StepState
 from tests.support.shop import Shop
 
@@ -14,5 +13,5 @@ async def test_an_order_runs_from_reservation_to_notification(shop: Shop) -> Non
     assert outcome.stage is Stage.COMPLETED
     assert [record.state for record in outcome.steps] == [StepState.DONE] * 5
     assert [record.step for record in outcome.steps] == [step.id for step in shop.definition.steps]
-    done = [line["operation"] for line in (await order.books()).log if line["outcome"] == "done"]
+    done = [str(line["operation"]) for line in (await order.books()).log if line["outcome"] == "done"]
     assert (sorted(done[:2]), done[2:]) == (["check", "reserve"], ["charge", "notify"])
