@@ -144,11 +144,10 @@ class Doorkeeper:
         refusal = self._compare(claims, at)
         if request is None or refusal is not None:
             return refusal
-        refusal = approvals.untimely(request, claims, verdict.at or at) or approvals.ineligible(
-            request, claims, verdict
-        )
+        recorded = verdict.at or at
+        refusal = approvals.untimely(request, claims, recorded) or approvals.ineligible(request, claims, verdict)
         if refusal is None:
-            self._accept(request, claims, str(token))
+            self._accept(request, claims, str(token), recorded)
         return refusal
 
     def _compare(self, claims: Claims, at: datetime) -> Refusal | None:
@@ -163,9 +162,9 @@ class Doorkeeper:
         )
         return refusal and (approvals.untimely(request, claims, at) or refusal)
 
-    def _accept(self, request: ApprovalRequest, claims: Claims, token: str) -> None:
+    def _accept(self, request: ApprovalRequest, claims: Claims, token: str, at: datetime) -> None:
         if claims.decision is Decision.REJECT:
             self._state.rejected = True
         else:
-            self._state.request = request.with_approval(claims, token)
+            self._state.request = request.with_approval(claims, token, at)
         self._progress.tell(Told.DECISION_ACCEPTED, claims.decision, claims.approver)

@@ -179,9 +179,9 @@ def _configured(settings: Settings, names: list[str]) -> Mapping[str, Provider]:
 
 @contextmanager
 def stopped_by_signals(stopping: asyncio.Event) -> Iterator[None]:
-    """Let SIGTERM and SIGINT set `stopping`; where an event loop knows no signals, the interpreter's do (T51)."""
+    """Let SIGTERM, SIGINT and SIGHUP set `stopping`, by the interpreter where an event loop knows no signals (T51)."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
     try:
         for number in numbers:
             loop.add_signal_handler(number, stopping.set)
@@ -220,4 +220,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # an interpreter that ends beside the SDK's threads may abort instead (134, 139)

@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         OrderView,
     )
     from orderflow.dispatch import Failure, admit, read_failure
-    from orderflow.domain.approvals import ApprovalRequest
+    from orderflow.domain.approvals import ApprovalRequest, Refusal
     from orderflow.domain.audit import Told
     from orderflow.domain.definition import INLINE_ACTIVITIES, ApprovalPolicy, Step
     from orderflow.domain.errors import ErrorType
@@ -99,6 +99,8 @@ class OrderWorkflow:
     @workflow.update(dynamic=True)
     async def on_update(self, name: str, inputs: Sequence[RawValue]) -> DoorAnswer:
         """The door `decide`, and every other name; answers what the message came to."""
+        if isinstance(self._start, Rejected):
+            return DoorAnswer(accepted=False, refusal=Refusal.NO_SUCH_REQUEST, stage=Stage.FAILED)
         message = self._inbox.receive("update", name, inputs)
         await message.answered.wait()
         return message.answer
@@ -128,7 +130,15 @@ class OrderWorkflow:
         state.problems = admission.problems
         if not admission.published:
             return Failure(Reason.DEFINITION_MISMATCH, ErrorType.DEFINITION_MISMATCH, admission.definition_fingerprint)
-        return None
+        return self._refuse_invalid_order() if admission.problems else None
+
+    def _refuse_invalid_order(self) -> Failure:
+        """The rules of an order hold whatever its definition says; the step that stands for them shows it."""
+        failure = Failure(Reason.INVALID_ORDER, ErrorType.INVALID_INPUT, "; ".join(self._progress.state.problems))
+        for step in self._progress.state.definition.steps:
+            if step.activity in INLINE_ACTIVITIES:
+                self._progress.mark(step.id, state=StepState.FAILED, error=failure.error, detail=failure.detail)
+        return failure
 
     async def _run_until_blocked(self) -> Failure | None:
         """Do ready batches until nothing is ready that does not wait for people."""
@@ -190,7 +200,7 @@ class OrderWorkflow:
 
     def _take_approval(self, step: Step, answered: ApprovalRequest, stage: Stage) -> None:
         if stage is Stage.MANUAL_REVIEW:
-            self._progress.mark(step.id, state=StepState.DONE)
+            self._progress.mark(step.id, state=StepState.DONE, done_at=answered.decided_at)
         else:
             self._progress.state.approvals[step.id] = answered
         self._progress.change_stage(Stage.RUNNING)
@@ -210,6 +220,7 @@ class OrderWorkflow:
 
     async def _take_back(self, failure: Failure) -> None:
         self._progress.stop(failure)
+        await self._finish(self._saga.find_standing())
         if not self._saga.is_empty:
             self._progress.change_stage(Stage.COMPENSATING)
             await self._finish(self._saga.compensate())

@@ -134,6 +134,28 @@ async def test_dev_never_shares_its_state_or_a_port() -> None:
         assert await dev.stop(signal.SIGTERM) == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL and SIGHUP are POSIX's")
+async def test_dev_refuses_the_state_that_a_killed_one_still_serves() -> None:
+    """Two servers over one database would damage it; the line says which process to stop, and then all is well."""
+    async with running("dev", "--port", free_port(), "--ui-port", free_port()) as dev:
+        await dev.says("worker ready")
+        children = psutil.Process(dev.process.pid).children()
+        dev.process.kill()
+        await dev.process.wait()
+    try:
+        (server,) = [child for child in children if "start-dev" in child.cmdline()]
+        second = await run_process("dev", "--port", free_port(), "--ui-port", free_port())
+        assert (second.code, f"kill {server.pid}" in second.err, len(second.err.splitlines())) == (2, True, 1)
+    finally:
+        for child in children:
+            child.kill()
+        psutil.wait_procs(children, timeout=PATIENCE)
+    async with running("dev", "--port", free_port(), "--ui-port", free_port()) as dev:
+        await dev.says("worker ready")
+        assert await dev.stop(signal.SIGHUP) == 0  # its terminal is closed
+    assert not Path(".orderflow/temporal.pid").exists()
+
+
 async def test_dev_says_so_when_its_worker_dies() -> None:
     """It does not go on as if all were well, and leaves no server behind."""
     port = free_port()

@@ -107,6 +107,7 @@ def completed_means_done(books: Books) -> None:
         elif record.activity != "validate_order":
             _require(record.state is StepState.DONE, f"I-2: completed, but {record.step} is {record.state}")
             _require(len(books.done(record.step)) == 1, f"I-2: {record.step} is done here, but not at its provider")
+            _require(books.scheduled(record.step), f"T33: {record.step} is no activity of its own")
             _require(books.stands(record.step), f"I-2: {record.step} was taken back")
 
 

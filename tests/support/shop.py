@@ -130,13 +130,19 @@ class Shop:
         options.setdefault("max_cached_workflows", cached_workflows())
         return make_worker(self.client, activities or self.activities, task_queue=self.task_queue, **options)
 
-    def activities_with(self, *, catalogue: Catalogue | None = None, without: Collection[str] = ()) -> OrderActivities:
-        """The activities of a worker that knows other kinds of step, or has no provider for some of them."""
+    def activities_with(
+        self,
+        *,
+        catalogue: Catalogue | None = None,
+        providers: Mapping[str, Provider] | None = None,
+        without: Collection[str] = (),
+    ) -> OrderActivities:
+        """The activities of a worker that knows other kinds of step, or has other providers, or not all of them."""
         known = catalogue or self.catalogue
-        providers = {name: provider for name, provider in self.providers(known).items() if name not in without}
+        chosen = self.providers(known) if providers is None else providers
         return OrderActivities(
             effects=EffectStore(self.ledger, poll_interval=0.05),
-            providers=providers,
+            providers={name: provider for name, provider in chosen.items() if name not in without},
             catalogue=known,
             verify=self.registry.verify,
             published=self.published,
@@ -207,7 +213,6 @@ class Order:
 
     @property
     def id(self) -> str:
-        """The Workflow ID."""
         return self.handle.id
 
     async def view(self) -> OrderView:

@@ -1,18 +1,22 @@
 """When a decision counts: not before its request exists, not after it expired, and only for a charge begun in time."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from orderflow.domain.approvals import Refusal, Verdict
 from orderflow.domain.errors import ProviderUnavailable
 from orderflow.domain.orders import Reason, Stage
 from orderflow.signing import KeyRegistry
-from tests.support.shop import Shop, check_orders, open_shop
+from orderflow.workflows import OrderWorkflow
+from tests.support.invariants import no_workflow_task_failed
+from tests.support.shop import Order, Shop, check_orders, open_shop, order_event, order_of
 from tests.workflow.clock import Clock
-from tests.workflow.decisions import fails, is_refused
+from tests.workflow.decisions import completes, fails, is_refused
 
 
 async def test_nobody_in_time_means_no(clock: Clock, shop: Shop) -> None:
@@ -37,6 +41,37 @@ async def test_a_decision_that_comes_before_its_request_is_not_kept(env: Workflo
             await order.approve()
             assert (await order.ending()).view.stage is Stage.COMPLETED
             await check_orders(shop)
+
+
+async def test_a_decision_on_what_is_no_order_is_answered(env: WorkflowEnvironment, tmp_path: Path) -> None:
+    """T14, T55: it came in before anybody had looked at the start; its sender hears that there is nothing to decide."""
+    async with open_shop(env.client, tmp_path) as shop:
+        event = order_event()
+        handle: WorkflowHandle[Any, Any] = await env.client.start_workflow(
+            OrderWorkflow.run, {"y": 1}, id=order_of(event), task_queue=shop.task_queue
+        )
+        order = Order(shop, handle, event, shop.definition)
+        deciding = asyncio.create_task(order.decide("a.b.c"))
+        await order.send("a.b.c")
+        async with shop.worker():
+            answer = await deciding
+            assert (answer.accepted, answer.stage) == (False, Stage.FAILED)
+            assert (await order.ending()).view.reason is Reason.INVALID_INPUT
+            no_workflow_task_failed(await order.books())
+
+
+async def test_messages_that_come_as_a_batch_completes_do_no_harm(shop: Shop) -> None:
+    """T34: 20 orders; junk arrives with the result of the check, the approval right after it; every history replays."""
+    events = [order_event() for _ in range(20)]
+    gates = [shop.hold("check", order_of(event)) for event in events]
+    orders = [await shop.start(event) for event in events]
+    await asyncio.gather(*(gate.reached.wait() for gate in gates))
+    for gate in gates:
+        gate.open()
+    await asyncio.gather(*(order.send("a.b.c") for order in orders), *(order.decide("a.b.c") for order in orders))
+    await asyncio.gather(*(order.approve() for order in orders))
+    await asyncio.gather(*(completes(order) for order in orders))
+    assert {(await order.view()).refused_total for order in orders} == {2}
 
 
 class _Hiccup(KeyRegistry):
@@ -73,7 +108,8 @@ async def test_a_charge_that_was_not_begun_in_time_is_asked_for_anew(
             await order.until(Stage.RUNNING)
             await clock.skip(timedelta(hours=2, minutes=5))
             after = await order.when(lambda view: view.stage is Stage.AWAITING_APPROVAL)
-            assert before.request is not None and after.request is not None
+            assert before.request is not None
+            assert after.request is not None
             assert after.request.bound.request_id != before.request.bound.request_id
             assert after.request.bound.charge_by > before.request.bound.charge_by
             await is_refused(order, "update", old, Refusal.EXPIRED)

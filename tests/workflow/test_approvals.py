@@ -14,7 +14,7 @@ from orderflow.domain.approvals import ApprovalRequest, Decision, Refusal
 from orderflow.domain.audit import Told
 from orderflow.domain.orders import Reason, Stage
 from tests.support.shop import Order, Shop, check_orders, open_for_business, open_shop, order_event
-from tests.workflow.decisions import DOORS, asked, charges, completes, fails, is_refused
+from tests.workflow.decisions import DOORS, asked, charges, completes, fails, is_refused, refusal
 
 PAIRS = list(itertools.product(DOORS, DOORS, Decision)) * 3
 """For each order: the door of the approval, that of the rejection, and which is sent first. 24 orders."""
@@ -35,7 +35,8 @@ async def through(order: Order, door: str, token: str) -> bool | None:
     """Send a decision through a door; whether it was accepted, if the door says so."""
     if door == "update":
         return (await order.decide(token)).accepted
-    return await order.send(token)
+    await order.send(token)
+    return None
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -121,7 +122,7 @@ async def test_the_first_decision_is_final(shop: Shop, first: Decision, door: st
     assert (await order.decide(shop.sign(request, "alice", first))).accepted
     await order.when(lambda _: any(gate.reached.is_set() for gate in gates))
     for decision in Decision:
-        await is_refused(order, door, shop.sign(request, "bob", decision), Refusal.NO_SUCH_REQUEST)
+        assert await refusal(order, door, shop.sign(request, "bob", decision)) is Refusal.NO_SUCH_REQUEST
     for gate in gates:
         gate.open()
     await (completes(order) if first is Decision.APPROVE else fails(order, Reason.APPROVAL_REJECTED))
@@ -130,7 +131,7 @@ async def test_the_first_decision_is_final(shop: Shop, first: Decision, door: st
 async def test_an_approval_and_a_rejection_in_the_same_workflow_task(
     env: WorkflowEnvironment, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T14, T34: both come in while no worker runs; one of them counts, the other is told so, and no warning is logged."""
+    """T14, T34: both come in while no worker runs; one counts, the other is told so, and no warning is logged."""
     async with open_shop(env.client, tmp_path) as shop:
         gates = [shop.hold("charge"), shop.hold("release")]
         async with shop.worker():

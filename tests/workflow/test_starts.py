@@ -118,5 +118,5 @@ async def test_an_order_that_breaks_a_rule_fails_with_nothing_to_undo(
     """T08: a normal end: failed, not failed_compensated, and nothing in the ledger that anybody has to look at."""
     order = await shop.start(order_event(**changes))
     ending = await order.ending()
-    await told(order, ending, Reason.INVALID_ORDER, rf"validate: InvalidInput: \$\.data\.total_minor: {rule}")
+    await told(order, ending, Reason.INVALID_ORDER, rf"InvalidInput: \$\.data\.total_minor: {rule}")
     assert [record.state for record in ending.view.steps] == [StepState.FAILED, *[StepState.WAITING] * 4]
