@@ -148,7 +148,7 @@ class Stand:
 async def run_demo(tell: Tell) -> list[Chain] | None:
     """Run the three chains in a folder that is gone afterwards; `tell` hears of the progress, a line at a time.
 
-    Gives `None` when SIGTERM or SIGINT came before the end; no process of it is left then either.
+    Gives `None` when SIGTERM, SIGINT or SIGHUP came before the end; no process of it is left then either.
     """
     stopping = asyncio.Event()
     with stopped_by_signals(stopping):

@@ -181,7 +181,9 @@ def _configured(settings: Settings, names: list[str]) -> Mapping[str, Provider]:
 def stopped_by_signals(stopping: asyncio.Event) -> Iterator[None]:
     """Let SIGTERM, SIGINT and SIGHUP set `stopping`, by the interpreter where an event loop knows no signals (T51)."""
     loop = asyncio.get_running_loop()
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup means it
+        numbers.append(signal.SIGHUP)
     try:
         for number in numbers:
             loop.add_signal_handler(number, stopping.set)

@@ -14,6 +14,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from orderflow.activities import OrderActivities
@@ -218,7 +219,13 @@ class Order:
     async def view(self) -> OrderView:
         """What the query shows now."""
         async with asyncio.timeout(PATIENCE):
-            return await self.handle.query(OrderWorkflow.view)
+            while True:
+                try:
+                    return await self.handle.query(OrderWorkflow.view)
+                except RPCError as error:  # its workflow task is failing, or another query waits: the next may do
+                    if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                        raise
+                    await asyncio.sleep(0.05)
 
     async def until(self, *stages: Stage) -> OrderView:
         """Wait for one of these stages; fail at once in a final one that is none of them."""
