@@ -70,7 +70,8 @@ async def test_an_approval_of_anything_but_this_request_is_refused(shop: Shop, f
     token = shop.sign(request, **{field: _another(getattr(request.bound, field))})
     claims = read_claims(token)
     assert isinstance(claims, Claims)
-    assert (reason := mismatch(request, claims)) is not None
+    reason = mismatch(request, claims)
+    assert reason is not None
     await is_refused(order, door, token, reason)
     await order.approve()
     await completes(order)
