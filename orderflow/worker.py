@@ -36,6 +36,11 @@ log = logging.getLogger(__name__)
 Say = Callable[[str], None]
 T = TypeVar("T")
 
+LAST_RESORT = 30.0
+"""Seconds after the graceful time in which a draining worker has to be gone."""
+
+EXIT_NOT_DRAINED = 70
+
 FAIL_OVER_WITHIN = timedelta(seconds=5)
 """How long an order waits for the worker that has it in its cache before any other worker may go on with it."""
 
@@ -97,7 +102,16 @@ async def run_worker(
                     ready()
                 await stopping.wait()
                 say("worker draining: no new tasks, finishing what runs")
+                watchdog = asyncio.get_running_loop().call_later(settings.graceful_shutdown + LAST_RESORT, _give_up)
+            watchdog.cancel()
     say("worker stopped")
+
+
+def _give_up() -> None:
+    """End a process that cannot drain: the SDK may wait for ever for a workflow task that it had to abandon."""
+    log.error("the worker could not drain in time and ends here; Temporal hands its tasks to other workers")
+    logging.shutdown()
+    os._exit(EXIT_NOT_DRAINED)
 
 
 async def _reach_temporal(settings: Settings, say: Say) -> Client:

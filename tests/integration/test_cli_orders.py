@@ -24,11 +24,7 @@ from tests.support.shop import Order, Shop, check_orders, order_event
 PATIENCE = 60.0
 
 
-@pytest.fixture(autouse=True)
-async def _test_side_timeout() -> AsyncIterator[None]:
-    """No test here waits for ever."""
-    async with asyncio.timeout(2 * PATIENCE):
-        yield
+pytestmark = pytest.mark.timeout(60)
 
 
 @dataclass(frozen=True)

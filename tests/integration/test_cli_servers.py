@@ -24,11 +24,7 @@ from tests.support.servers import DevServer
 PATIENCE = 60.0
 
 
-@pytest.fixture(autouse=True)
-async def _test_side_timeout() -> AsyncIterator[None]:
-    """No test here waits for ever."""
-    async with asyncio.timeout(3 * PATIENCE):
-        yield
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(autouse=True)
