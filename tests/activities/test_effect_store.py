@@ -12,6 +12,7 @@ from orderflow.domain.effects import Absent, Busy, Done, EffectState, Found, Ref
 from orderflow.domain.errors import (
     AmountMismatch,
     ChargeWindowClosed,
+    DeadlinePassed,
     Declined,
     EffectBusy,
     IntentConflict,
@@ -225,7 +226,7 @@ async def test_a_window_that_closes_while_admitting_is_closed(ledger: EffectLedg
 
 
 async def test_what_is_no_longer_wanted_is_not_sent_again(ledger: EffectLedger) -> None:
-    """The first try was proven not to have acted; a reason not to do it any more then ends it, with nothing in flight."""
+    """The first try was proven not to have acted; a reason against it then ends it, with nothing in flight."""
     bank = Bank(deque([Told(Unavailable())]))
     with pytest.raises(ProviderUnavailable):
         await perform(ledger, bank)
