@@ -251,6 +251,7 @@ def check_accepted(request: ApprovalRequest, decisions: Iterable[tuple[Claims, V
     """Whether these decisions, verified once more at the moment of the effect, allow it; `None` means yes.
 
     Arrival in time was checked by the workflow when it accepted them; the effect has its own limit, `charge_by`.
+    Nobody at all is never enough, whatever number the request names.
     """
     approvers: set[str] = set()
     for claims, verdict in decisions:
@@ -260,4 +261,4 @@ def check_accepted(request: ApprovalRequest, decisions: Iterable[tuple[Claims, V
         if claims.decision is not Decision.APPROVE:
             return Refusal.ALREADY_DECIDED
         approvers.add(claims.approver)
-    return None if len(approvers) >= request.approvers else Refusal.TOO_FEW_APPROVERS
+    return None if approvers and len(approvers) >= request.approvers else Refusal.TOO_FEW_APPROVERS

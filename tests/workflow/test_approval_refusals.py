@@ -13,11 +13,11 @@ from temporalio.common import WorkflowIDReusePolicy
 
 from orderflow.contracts import OrderInput
 from orderflow.domain.approvals import ApprovalRequest, Binding, Claims, Decision, Refusal, mismatch, read_claims
-from orderflow.domain.orders import Reason, Stage
+from orderflow.domain.orders import Reason
 from orderflow.workflows import OrderWorkflow
 from tests.approval_requests import base64url, compact
 from tests.support.shop import Order, Shop, order_event
-from tests.workflow.decisions import DOORS, asked, completes, fails, is_refused, refusal
+from tests.workflow.decisions import DOORS, another, asked, completes, fails, is_refused, refusal
 
 Forge = Callable[[Shop, ApprovalRequest], str]
 
@@ -67,7 +67,7 @@ async def test_an_approval_of_anything_but_this_request_is_refused(shop: Shop, f
     """A01: genuinely signed, but one bound field is another; each has a reason, and the right one still completes."""
     order = await shop.start()
     request = await asked(order)
-    token = shop.sign(request, **{field: _another(getattr(request.bound, field))})
+    token = shop.sign(request, **{field: another(getattr(request.bound, field))})
     claims = read_claims(token)
     assert isinstance(claims, Claims)
     reason = mismatch(request, claims)
@@ -75,10 +75,6 @@ async def test_an_approval_of_anything_but_this_request_is_refused(shop: Shop, f
     await is_refused(order, door, token, reason)
     await order.approve()
     await completes(order)
-
-
-def _another(value: Any) -> Any:
-    return value + 1 if isinstance(value, int) else f"{value}-2"
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -99,6 +95,7 @@ async def test_an_approval_of_another_order_is_refused(shop: Shop, door: str) ->
     other = await shop.start()
     token = await other.token()
     order = await shop.start()
+    await asked(order)
     await is_refused(order, door, token, Refusal.WRONG_ORDER)
     await other.send(token)
     await completes(other)
@@ -114,7 +111,7 @@ async def test_an_approval_of_an_earlier_run_is_refused(shop: Shop, door: str) -
     await order.send(old)
     await completes(order)
     again = await _run_again(order)
-    await again.until(Stage.AWAITING_APPROVAL)
+    await asked(again)
     await is_refused(again, door, old, Refusal.NO_SUCH_REQUEST)
     await again.approve()
     await completes(again)
@@ -137,6 +134,7 @@ async def _run_again(order: Order) -> Order:
 async def test_nobody_can_approve_an_order_that_nobody_placed(shop: Shop, door: str) -> None:
     """A02: without a requester nobody is known to be another person; the order can only be rejected, or expire."""
     order = await shop.start(order_event(requested_by=None))
+    await asked(order)
     for who in ("alice", "bob"):
         await is_refused(order, door, await order.token(who), Refusal.REQUESTER_UNKNOWN)
     await order.send(await order.token(decision=Decision.REJECT))

@@ -1,8 +1,8 @@
-"""Decisions that count: how many people it takes, what each may still say, and which of two at once is the one."""
+"""Decisions that count: how many people it takes, and what each may still say.
 
-import asyncio
-import itertools
-import logging
+Two at once are decided on the real server (`tests/integration`).
+"""
+
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from orderflow.domain.approvals import ApprovalRequest, Decision, Refusal
+from orderflow.domain.approvals import Decision, Refusal
 from orderflow.domain.audit import Told
 from orderflow.domain.orders import Reason, Stage
-from tests.support.shop import Order, Shop, check_orders, open_for_business, open_shop, order_event
+from tests.support.shop import Order, Shop, open_for_business, order_event
 from tests.workflow.decisions import DOORS, asked, charges, completes, fails, is_refused, refusal
-
-PAIRS = list(itertools.product(DOORS, DOORS, Decision)) * 3
-"""For each order: the door of the approval, that of the rejection, and which is sent first. 24 orders."""
 
 
 def _takes_two(value: dict[str, Any]) -> None:
@@ -126,42 +123,3 @@ async def test_the_first_decision_is_final(shop: Shop, first: Decision, door: st
     for gate in gates:
         gate.open()
     await (completes(order) if first is Decision.APPROVE else fails(order, Reason.APPROVAL_REJECTED))
-
-
-async def test_an_approval_and_a_rejection_in_the_same_workflow_task(
-    env: WorkflowEnvironment, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """T14, T34: both come in while no worker runs; one counts, the other is told so, and no warning is logged."""
-    async with open_shop(env.client, tmp_path) as shop:
-        gates = [shop.hold("charge"), shop.hold("release")]
-        async with shop.worker():
-            orders = [await shop.start() for _ in PAIRS]
-            requests = [await asked(order) for order in orders]
-        sent = [asyncio.create_task(_both(*each)) for each in zip(orders, requests, PAIRS, strict=True)]
-        async with shop.worker() as shop.running:
-            await asyncio.gather(*sent)
-            for gate in gates:
-                gate.open()
-            await asyncio.gather(*map(_is_decided_once, orders))
-            await check_orders(shop)
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-async def _both(order: Order, request: ApprovalRequest, doors: tuple[str, str, Decision]) -> None:
-    approving, rejecting, first = doors
-    tokens = {
-        Decision.APPROVE: (approving, order.shop.sign(request, "alice", Decision.APPROVE)),
-        Decision.REJECT: (rejecting, order.shop.sign(request, "bob", Decision.REJECT)),
-    }
-    answers = await asyncio.gather(*(through(order, *tokens[each]) for each in sorted(Decision, key=first.__ne__)))
-    view = await order.when(lambda view: accepted(view) and view.refused_total)
-    [(decision, _)] = accepted(view)
-    assert view.refusals[0].reason is Refusal.ALREADY_DECIDED
-    for each, answer in zip(sorted(Decision, key=first.__ne__), answers, strict=True):
-        assert answer in (each == decision, None)
-
-
-async def _is_decided_once(order: Order) -> None:
-    [(decision, _)] = accepted(await order.view())
-    await (completes(order) if decision == Decision.APPROVE else fails(order, Reason.APPROVAL_REJECTED))
-    assert ((await order.view()).refused_total, len(accepted(await order.view()))) == (1, 1)

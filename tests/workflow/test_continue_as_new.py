@@ -1,6 +1,6 @@
 """An order that waits for people for long goes on in a new run, with all that it knows.
 
-The time-skipping server never suggests that (T38), so these tests do, for a history of 40 events; the flood of junk
+The time-skipping server never suggests that (T38), so these tests do, for a history of 80 events; the flood of junk
 that makes the real server suggest it stands in `tests/integration`.
 """
 
@@ -19,7 +19,7 @@ from tests.support.shop import Order, Shop, open_for_business
 from tests.workflow.clock import Clock
 from tests.workflow.decisions import DOORS, completes, fails
 
-EVENTS = 40
+EVENTS = 80
 
 
 @pytest.fixture
@@ -53,8 +53,11 @@ async def test_what_was_asked_before_can_be_answered_after(shop: Shop, door: str
     before = await order.until(Stage.AWAITING_APPROVAL)
     token = await order.token()
     after = await _renewed(order)
-    kept = {"run_id", "refusals", "refused_total"}
-    assert after.model_dump(exclude=kept) == before.model_dump(exclude=kept)
+    changed = {"run_id", "refusals", "refused_total", "trail"}
+    assert after.model_dump(exclude=changed) == before.model_dump(exclude=changed)
+    assert [(told.subject, told.detail) for told in after.trail] == [
+        (told.subject, told.detail) for told in before.trail
+    ]
     await (order.send(token) if door == "signal" else order.decide(token))
     await completes(order)
 
