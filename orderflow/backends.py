@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orderflow.domain.errors import InvalidSettings
@@ -68,33 +67,29 @@ def doubts(settings: Settings) -> str | None:
     )
 
 
-def read_ledger_schema(settings: Settings) -> Schema:
+async def read_ledger_schema(settings: Settings) -> Schema:
     """Look which schema the ledger has; changes nothing, makes nothing. Raises as `open_ledger` does."""
     match settings.ledger:
         case SqliteTarget(path):
             return Schema(f"SQLite file {path}", read_schema(path))
         case PostgresTarget() as target:
             database = _database(target)
-            return Schema(database.where, database.schema())
+            return Schema(database.where, await database.schema())
 
 
-def upgrade_ledger(settings: Settings) -> tuple[Schema, Schema]:
+async def upgrade_ledger(settings: Settings) -> tuple[Schema, Schema]:
     """Bring the ledger to the latest schema, making it if need be; gives its schema before and after.
 
     Raises as `open_ledger` does.
     """
-    before = read_ledger_schema(settings)
+    before = await read_ledger_schema(settings)
     require_known(before.found, f"the {before.ledger}")
     match settings.ledger:
         case SqliteTarget(path):
-            asyncio.run(_open_and_close(path))
+            await (await SqliteLedger.open(path)).aclose()
         case PostgresTarget() as target:
-            _upgrade(_database(target))
-    return before, read_ledger_schema(settings)
-
-
-async def _open_and_close(path: Path) -> None:
-    await (await SqliteLedger.open(path)).aclose()
+            await asyncio.to_thread(_upgrade, _database(target))
+    return before, await read_ledger_schema(settings)
 
 
 def _database(target: PostgresTarget) -> "PostgresDatabase":

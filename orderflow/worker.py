@@ -23,6 +23,7 @@ from orderflow.client import address_of, connect, ensure_search_attributes
 from orderflow.definitions import load_published
 from orderflow.domain.effects import Provider
 from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
+from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
@@ -126,11 +127,7 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
     registry = approver_registry(settings, address, say)
     require_chosen_providers(settings, address)
     async with AsyncExitStack() as opened:
-        if doubt := doubts(settings):
-            log.warning(doubt)
-        ledger = await open_ledger(settings)
-        opened.push_async_callback(ledger.aclose)
-        say(await ledger.check())
+        ledger = await open_working_ledger(settings, opened, say)
         providers = await open_providers(settings, catalogue, opened)
         yield OrderActivities(
             effects=EffectStore(ledger),
@@ -149,6 +146,19 @@ def require_chosen_providers(settings: Settings, address: str) -> None:
             f"ORDERFLOW_PROVIDERS is not set and Temporal is at {address}: set http, with ORDERFLOW_PROVIDERS_URL,"
             " or simulated, if nothing is to be done outside"
         )
+
+
+async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: Say) -> EffectLedger:
+    """Open the ledger that the settings name and prove that it can be written; `opened` closes it.
+
+    Raises `InvalidSettings` and `LedgerUnavailable` as `open_ledger` does.
+    """
+    if doubt := doubts(settings):
+        log.warning(doubt)
+    ledger = await open_ledger(settings)
+    opened.push_async_callback(ledger.aclose)
+    say(await ledger.check())
+    return ledger
 
 
 async def open_providers(settings: Settings, catalogue: Catalogue, opened: AsyncExitStack) -> Mapping[str, Provider]:

@@ -1,5 +1,7 @@
 """`orderflow db upgrade` and `db current`: the schema of the ledger."""
 
+import asyncio
+
 import typer
 
 from orderflow.cli.arguments import AsJson
@@ -14,7 +16,7 @@ def upgrade(as_json: AsJson = False) -> None:
     from orderflow.backends import upgrade_ledger  # the settings and database drivers, see orderflow.cli
     from orderflow.settings import load_settings
 
-    before, after = upgrade_ledger(load_settings())
+    before, after = asyncio.run(upgrade_ledger(load_settings()))
     if as_json:
         print_json({"ledger": after.ledger, "from": before.found, "to": after.found})
     elif before.found == after.found:
@@ -29,7 +31,7 @@ def current(as_json: AsJson = False) -> None:
     from orderflow.backends import read_ledger_schema
     from orderflow.settings import load_settings
 
-    schema = read_ledger_schema(load_settings())
+    schema = asyncio.run(read_ledger_schema(load_settings()))
     if as_json:
         fits = schema.found == schema.needed
         print_json({"ledger": schema.ledger, "schema": schema.found, "needed": schema.needed, "up_to_date": fits})

@@ -59,7 +59,7 @@ class PostgresLedger(SqlLedger):
             LedgerUnavailable: if it cannot be reached now.
         """
         database = PostgresDatabase.at(url, password)
-        require_latest(await asyncio.to_thread(database.schema), f"the {database.where}")
+        require_latest(await database.schema(), f"the {database.where}")
         pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             database.conninfo,
             kwargs={"autocommit": True, "row_factory": dict_row},

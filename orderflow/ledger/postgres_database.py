@@ -1,5 +1,6 @@
 """A PostgreSQL database as one connects to it: address, session settings, and what an error of its driver means."""
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ _CONNECTION: Final = {
     "keepalives_count": "4",
     "tcp_user_timeout": "30000",
 }
+
+_WITHIN: Final = 15.0  # seconds, for several hosts and what is asked of the one that answers
 
 # Milliseconds. A worker that is stopped within a transaction must not hold its locks for longer than a few seconds.
 _WORK: Final = "-c statement_timeout=5000 -c idle_in_transaction_session_timeout=5000"
@@ -80,12 +83,13 @@ class PostgresDatabase:
         """How migrations connect: they may take long, but queue for no lock behind which everything else would wait."""
         return self._conninfo(_UPGRADE)
 
-    def schema(self) -> str | None:
+    async def schema(self) -> str | None:
         """Look which schema it has; `None` before its first. Raises as `translated` says."""
-        with self.translated(opening=True), psycopg.connect(self.conninfo, autocommit=True) as connection:
-            if not _first(connection, "has_schema"):
-                return None
-            return _first(connection, "get_schema")
+        with self.translated(opening=True):
+            async with asyncio.timeout(_WITHIN):
+                async with await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
+                    has_schema = await _first(connection, "has_schema")
+                    return await _first(connection, "get_schema") if has_schema else None
 
     @contextmanager
     def translated(self, *, opening: bool = False) -> Iterator[None]:
@@ -117,8 +121,8 @@ class PostgresDatabase:
         return make_conninfo("", **{**self.parameters, "options": f"{options} {own}" if own else options})
 
 
-def _first(connection: "psycopg.Connection[tuple[str, ...]]", statement: str) -> str | None:
-    row = connection.execute(_STATEMENTS[statement].encode()).fetchone()
+async def _first(connection: "psycopg.AsyncConnection[tuple[str, ...]]", statement: str) -> str | None:
+    row = await (await connection.execute(_STATEMENTS[statement])).fetchone()
     return row[0] if row else None
 
 

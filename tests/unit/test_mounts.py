@@ -1,5 +1,6 @@
 """A ledger file on another machine's file system is found in the table of mounts, and called no good place (D02)."""
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from orderflow.backends import doubts
 from orderflow.ledger import mounts
 from orderflow.ledger.mounts import network_file_system
 from orderflow.settings import Settings
+from orderflow.worker import open_working_ledger
 from tests.support.command_line import orderflow, unconfigure
 
 
@@ -72,6 +74,18 @@ def test_doctor_warns(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert check["health"] == "warn"
     assert "ledger.db is on a nfs4 file system" in check["says"]
     assert "or use PostgreSQL (ORDERFLOW_LEDGER_URL)" in check["says"]
+
+
+async def test_a_worker_warns_when_it_starts(table: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And goes on: whoever has one process on one host may know better."""
+    said: list[str] = []
+    settings = Settings(state_dir=tmp_path, ledger_url="")
+    write(table, (tmp_path, "nfs4"))
+    async with AsyncExitStack() as opened:
+        await open_working_ledger(settings, opened, said.append)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "is on a nfs4 file system" in caplog.text
+    assert [line.startswith("SQLite ") for line in said] == [True]
 
 
 def test_a_ledger_on_postgres_raises_no_doubts(table: Path, tmp_path: Path) -> None:
