@@ -381,6 +381,12 @@ async def test_a_server_that_is_not_there_is_unavailable(address: str) -> None:
     assert PASSWORD not in repr(refused.value) + repr(refused.value.__cause__)
 
 
+async def test_of_several_hosts_the_one_that_answers_is_used(server: Postgres, open_ledger: Open) -> None:
+    """As libpq does it, so that a failover needs no new settings."""
+    ledger = await open_ledger(server.url().replace("?host=", "?host=/nowhere,"))
+    assert (await claimed(ledger)).fresh
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -25,6 +25,7 @@ from tests.support.ledger import state_of
 from tests.support.ledger_states import committed
 from tests.support.observing import eventually
 from tests.support.postgres import GUARDED, PASSWORD, Postgres
+from tests.support.processes import run
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -255,6 +256,19 @@ async def test_nobody_makes_a_ledger_by_looking_at_one(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(InvalidSettings, match=r"there is no ledger at .*; run this where the worker runs"):
             await open_existing_ledger(settings)
+
+
+async def test_an_sqlite_ledger_loads_none_of_what_postgres_needs(tmp_path: Path) -> None:
+    """A worker of the embedded default starts as fast as before, and where the extra is not installed."""
+    script = (
+        "import asyncio, sys, orderflow.worker, orderflow.cli.checks\n"
+        "from orderflow.backends import upgrade_ledger\n"
+        "from orderflow.settings import Settings\n"
+        "asyncio.run(upgrade_ledger(Settings(ledger_url=sys.argv[1])))\n"
+        "print({name for name in sys.modules} & {'alembic', 'psycopg', 'psycopg_pool', 'sqlalchemy'})"
+    )
+    ran = await run(sys.executable, "-c", script, f"sqlite:///{tmp_path / 'ledger.db'}")
+    assert (ran.code, ran.out, ran.err) == (0, "set()\n", "")
 
 
 @pytest.mark.parametrize("missing", ["psycopg", "psycopg_pool", "alembic", "sqlalchemy"])
