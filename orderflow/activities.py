@@ -1,4 +1,4 @@
-"""What acts: one activity for each kind of step, one for each compensation, and three that only look.
+"""What acts: one activity for each kind of step, one for each compensation, and four that only look.
 
 Every activity takes one model and gives one model (T17). This is the one place where an exception becomes "retry" or
 "never retry" (T19), and where what a step means becomes an act in the ledger.
@@ -19,6 +19,7 @@ from orderflow.attempts import Attempt, heartbeats
 from orderflow.catalogue import Catalogue, StepKind
 from orderflow.contracts import (
     ADMIT_ORDER,
+    FIND_STANDING,
     SETTLE_EFFECT,
     VERIFY_DECISION,
     WORKFLOW_TYPE,
@@ -26,6 +27,8 @@ from orderflow.contracts import (
     AdmissionRequest,
     SettleRequest,
     SettleResult,
+    StandingEffects,
+    StandingRequest,
     StepRequest,
     StepResult,
     UndoRequest,
@@ -38,7 +41,6 @@ from orderflow.domain.errors import (
     DeadlinePassed,
     Declined,
     ErrorType,
-    IntentConflict,
     InvalidInput,
     OrderflowError,
     UnknownActivity,
@@ -57,6 +59,9 @@ EVERYDAY: Final = frozenset(
 )
 """What happens in any shop on any day: no warning with a traceback in the worker's log."""
 
+LONGEST_DECISION: Final = 65
+"""Characters of a check's decision that are kept: one more than a route's name has, so no rest of a word is a route."""
+
 
 def boundary(act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     """Turn whatever `act` raises into an `ApplicationError` that says whether a retry can help (T19, T20).
@@ -68,15 +73,22 @@ def boundary(act: Callable[[Request], Awaitable[Response]]) -> Callable[[Request
     async def bounded(request: Request) -> Response:
         try:
             return await act(request)
-        except OrderflowError as error:
-            raise as_failure(error) from None
         except Exception as error:  # noqa: BLE001 - a bug: seen here, logged here, and retried: a release may mend it
+            if (meant := _meant(error)) is not None:
+                raise as_failure(meant) from None
             activity.logger.exception("unexpected error in an activity")
             name = activity.info().activity_type
             message = f"unexpected {type(error).__name__} in {name}; the worker's log has its traceback"
             raise ApplicationError(message, type=ErrorType.UNEXPECTED) from None
 
     return bounded
+
+
+def _meant(error: BaseException | None) -> OrderflowError | None:
+    """The outermost error of ours: what others wrap around it does not change what it means (T19)."""
+    while error is not None and not isinstance(error, OrderflowError):
+        error = error.__cause__
+    return error
 
 
 def as_failure(error: OrderflowError) -> ApplicationError:
@@ -123,6 +135,7 @@ class OrderActivities:
             activity.defn(name=ADMIT_ORDER)(boundary(self.admit_order)),
             activity.defn(name=VERIFY_DECISION)(boundary(self.verify_decision)),
             activity.defn(name=SETTLE_EFFECT)(boundary(self.settle_effect)),
+            activity.defn(name=FIND_STANDING)(boundary(self.find_standing)),
             unknown_activity,
         ]
         kinds = self._catalogue.kinds.values()
@@ -145,6 +158,7 @@ class OrderActivities:
     async def settle_effect(self, request: SettleRequest) -> SettleResult:
         """Take the last look at a step whose attempts are used up: adopt what was done, or make sure it never is."""
         step, attempt = request.step, Attempt.current(self._worker)
+        _require_own_order(step)
         kind = self._kind(step.activity)
         if not kind.effect:
             return SettleResult()
@@ -154,6 +168,11 @@ class OrderActivities:
         if record is not None and record.state is EffectState.DECLINED:
             raise Declined(record.decline_code or "declined")
         return SettleResult(found=_result(record, attempt.now()) if record else None)
+
+    async def find_standing(self, request: StandingRequest) -> StandingEffects:
+        """Say what the ledger knows to stand of an order, also from a run before a reset."""
+        records = await self._effects.standing(request.workflow_id)
+        return StandingEffects(steps=tuple(record.step for record in records))
 
     def _forward(self, kind: StepKind) -> Activity:
         async def do(request: StepRequest) -> StepResult:
@@ -174,9 +193,12 @@ class OrderActivities:
     async def _perform(self, kind: StepKind, request: StepRequest) -> StepResult:
         attempt = Attempt.current(self._worker)
 
-        def admit() -> None:
+        def still_wanted() -> None:
             if request.deadline_at is not None and attempt.now() > request.deadline_at:
                 raise DeadlinePassed(f"the deadline of {request.step} passed at {request.deadline_at.isoformat()}")
+
+        def admit() -> None:
+            still_wanted()
             if request.approval is not None:
                 check_approval(request, request.approval, self._verify, attempt.now())
 
@@ -185,6 +207,7 @@ class OrderActivities:
             self._provider(kind),
             claim_by=request.approval.charge_by if request.approval else None,
             admit=admit,
+            still_wanted=still_wanted,
             **attempt.terms(),
         )
         return _result(record, attempt.now())
@@ -200,17 +223,14 @@ class OrderActivities:
         decision = answer.result.get("decision")
         return StepResult(
             reference=answer.reference,
-            decision=decision[:40] if isinstance(decision, str) else None,
+            decision=decision[:LONGEST_DECISION] if isinstance(decision, str) else None,
             done_at=attempt.now(),
         )
 
     async def _undo(self, kind: StepKind, request: UndoRequest) -> UndoResult:
         attempt = Attempt.current(self._worker)
         of = forward_act(kind, request)
-        try:
-            record = await self._effects.undo(undo_act(kind, of), of, self._provider(kind), **attempt.terms())
-        except IntentConflict:  # another order's content stands under this key: none of it is ours to take back
-            return UndoResult(undone=False)
+        record = await self._effects.undo(undo_act(kind, of), of, self._provider(kind), **attempt.terms())
         return UndoResult(
             undone=record.state is EffectState.REVERSED,
             reference=record.reference,

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final
 
-from orderflow.contracts import ADMIT_ORDER, SETTLE_EFFECT, VERIFY_DECISION
+from orderflow.contracts import ADMIT_ORDER, FIND_STANDING, SETTLE_EFFECT, VERIFY_DECISION
 from orderflow.domain.definition import INLINE_ACTIVITIES
 from orderflow.domain.effects import Provider
 from orderflow.domain.errors import ErrorType, InvalidInput
@@ -23,7 +23,7 @@ from orderflow.domain.strict_json import JsonValue
 STEPS_GROUP: Final = "orderflow.steps"
 PROVIDERS_GROUP: Final = "orderflow.providers"
 
-RESERVED: Final = INLINE_ACTIVITIES | {ADMIT_ORDER, SETTLE_EFFECT, VERIFY_DECISION}
+RESERVED: Final = INLINE_ACTIVITIES | {ADMIT_ORDER, FIND_STANDING, SETTLE_EFFECT, VERIFY_DECISION}
 """Names of activities that every worker has besides the kinds of step."""
 
 ProviderFactory = Callable[[Mapping[str, str]], Provider]
@@ -84,24 +84,16 @@ class Catalogue:
     @cached_property
     def compensations(self) -> frozenset[str]:
         """The activities that undo one of the others."""
-        return frozenset(self._undone_by)
+        return frozenset(kind.compensation for kind in self.kinds.values() if kind.compensation is not None)
 
     @cached_property
     def error_types(self) -> frozenset[str]:
         """The type strings that a retry policy may name (T18)."""
         return frozenset(error_type.value for error_type in ErrorType)
 
-    @cached_property
-    def _undone_by(self) -> Mapping[str, StepKind]:
-        return {kind.compensation: kind for kind in self.kinds.values() if kind.compensation is not None}
-
     def kind_for(self, activity: str) -> StepKind:
         """The kind whose forward activity this is; `KeyError` when there is none."""
         return self.kinds[activity]
-
-    def kind_undone_by(self, compensation: str) -> StepKind:
-        """The kind that this activity undoes; `KeyError` when there is none."""
-        return self._undone_by[compensation]
 
     def compensation_of(self, activity: str) -> str | None:
         """The name of the activity that undoes `activity`, where there is one; `KeyError` for an unknown one."""

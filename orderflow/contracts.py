@@ -21,6 +21,7 @@ REASON_ATTRIBUTE = "OrderReason"
 ADMIT_ORDER = "admit_order"
 VERIFY_DECISION = "verify_decision"
 SETTLE_EFFECT = "settle_effect"
+FIND_STANDING = "find_standing"
 
 
 class _Message(BaseModel):
@@ -98,6 +99,21 @@ class UndoResult(_Message):
     undone: bool
     reference: str | None = None
     amount_minor: int | None = None
+
+
+class StandingRequest(_Message):
+    """To `find_standing`: which order."""
+
+    workflow_id: str
+
+
+class StandingEffects(_Message):
+    """From `find_standing`: the steps of the order whose effects may stand, whichever of its runs began them.
+
+    The oldest effect comes first.
+    """
+
+    steps: tuple[str, ...]
 
 
 class VerifyRequest(_Message):

@@ -21,7 +21,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from orderflow.approvers import approver_key
 from orderflow.catalogue import load_catalogue
 from orderflow.client import NoAnswer, connect, decide, start_order, view
-from orderflow.contracts import OrderView
+from orderflow.contracts import DoorAnswer, OrderView
 from orderflow.definitions import load_packaged
 from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
 from orderflow.domain.events import OrderEvent, validate_event
@@ -32,6 +32,7 @@ from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.settings import Settings, child_environment
 from orderflow.signing import decision_for
 from orderflow.simulator import serving
+from orderflow.worker import stopped_by_signals, unless_stopped
 
 PATIENCE = 45.0
 """Seconds that any one thing may take before the demo gives up on it."""
@@ -125,6 +126,10 @@ class Stand:
         claims = decision_for(request, Decision.APPROVE, "alice", datetime.now(UTC))
         return approver_key(self.settings, "alice").sign(Claims.model_validate(claims.model_dump() | changes))
 
+    async def decide(self, order: WorkflowHandle[Any, Any], token: str) -> DoorAnswer:
+        """Hand over a decision and give the verdict; the worker may just be starting."""
+        return await decide(self.client, order.id, token, patience=PATIENCE)
+
     async def ending(self, order: WorkflowHandle[Any, Any]) -> str:
         """How the order ended, in a few words."""
         try:
@@ -140,8 +145,17 @@ class Stand:
         return [line for line in self.world.log() if wanted.items() <= line.items()]
 
 
-async def run_demo(tell: Tell) -> list[Chain]:
-    """Run the three chains in a folder that is gone afterwards; `tell` hears of the progress, a line at a time."""
+async def run_demo(tell: Tell) -> list[Chain] | None:
+    """Run the three chains in a folder that is gone afterwards; `tell` hears of the progress, a line at a time.
+
+    Gives `None` when SIGTERM, SIGINT or SIGHUP came before the end; no process of it is left then either.
+    """
+    stopping = asyncio.Event()
+    with stopped_by_signals(stopping):
+        return await unless_stopped(stopping, _prove(tell))
+
+
+async def _prove(tell: Tell) -> list[Chain]:
     with TemporaryDirectory(prefix="orderflow-demo-") as folder:
         async with _stand(Path(folder), tell) as stand:
             first = await stand.submit("demo-1")
@@ -175,10 +189,10 @@ async def _approved(stand: Stand, order: WorkflowHandle[Any, Any]) -> Chain:
     await stand.worker.start()
     stand.tell(f"worker stopped (exit {code}) and a new one started while the order waits")
     for what, token, reason in _bad_approvals(stand, request):
-        answer = await decide(stand.client, order.id, token)
+        answer = await stand.decide(order, token)
         chain.check(f"{what}: refused, {answer.refusal}", not answer.accepted and answer.refusal == reason)
     chain.check("nothing was charged by any of them", stand.world.net_charged(order.id) == 0)
-    answer = await decide(stand.client, order.id, stand.sign(request))
+    answer = await stand.decide(order, stand.sign(request))
     chain.check("the right one: accepted", answer.accepted)
     ending = await stand.ending(order)
     chain.check(f"the order ends {ending}", ending == Stage.COMPLETED)
@@ -207,7 +221,7 @@ async def _taken_back(stand: Stand) -> Chain:
     chain = Chain("a message that fails for good takes the charge back, then the reservation")
     order = await stand.submit("demo-2")
     stand.world.add_fault(Fault(operation="notify", kind="decline", order=order.id))
-    await decide(stand.client, order.id, stand.sign(await stand.request(order)))
+    await stand.decide(order, stand.sign(await stand.request(order)))
     stand.tell("the second order is charged, and its message is refused")
     ending = await stand.ending(order)
     chain.check(f"the order ends {ending}", ending.startswith(Stage.FAILED_COMPENSATED))
@@ -235,7 +249,7 @@ async def _stand(folder: Path, tell: Tell) -> AsyncIterator[Stand]:
         try:
             yield Stand(client, world, worker, settings, tell)
         finally:
-            await worker.stop()
+            await worker.kill()  # nothing of what it may be doing is kept
 
 
 async def _until(condition: Callable[[], Awaitable[bool]]) -> None:

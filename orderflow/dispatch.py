@@ -5,12 +5,14 @@ Runs in workflow code. Nothing else schedules an activity, so each one has finit
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from temporalio import workflow
+from temporalio.common import RawValue
 from temporalio.common import RetryPolicy as TemporalRetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, is_cancelled_exception  # noqa: A004
 
@@ -19,12 +21,15 @@ with workflow.unsafe.imports_passed_through():
 
     from orderflow.contracts import (
         ADMIT_ORDER,
+        FIND_STANDING,
         SETTLE_EFFECT,
         VERIFY_DECISION,
         Admission,
         AdmissionRequest,
         SettleRequest,
         SettleResult,
+        StandingEffects,
+        StandingRequest,
         StepRequest,
         StepResult,
         UndoRequest,
@@ -37,12 +42,17 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.domain.orders import Reason
 
 Result = TypeVar("Result", bound=BaseModel)
+Waiting = Callable[[str], None]
 
 FIRST_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
-"""Between tries of an activity whose name no worker has yet: no attempts are used up by that."""
+"""Between tries of an activity that cannot act yet for a reason of ours: that never fails an order."""
 
 NO_WORKER_KNOWS_IT = "no_worker_knows_it"
+LEDGER_UNAVAILABLE = "ledger_unavailable"
+_WAITED_OUT: Mapping[str, str] = MappingProxyType(
+    {ErrorType.UNKNOWN_ACTIVITY: NO_WORKER_KNOWS_IT, ErrorType.LEDGER_UNAVAILABLE: LEDGER_UNAVAILABLE}
+)
 
 LOCAL_TIMEOUT = timedelta(seconds=10)
 LOCAL_ATTEMPTS = TemporalRetryPolicy(maximum_attempts=5, initial_interval=timedelta(milliseconds=100))
@@ -50,6 +60,7 @@ LOCAL_ATTEMPTS = TemporalRetryPolicy(maximum_attempts=5, initial_interval=timede
 _REASONS: Mapping[str, Reason] = MappingProxyType(
     {
         ErrorType.DECLINED: Reason.DECLINED,
+        ErrorType.AMOUNT_MISMATCH: Reason.AMOUNT_MISMATCH,
         ErrorType.INTENT_CONFLICT: Reason.INTENT_CONFLICT,
         ErrorType.EFFECT_REVERSED: Reason.EFFECT_REVERSED,
         ErrorType.APPROVAL_REFUSED: Reason.APPROVAL_REFUSED,
@@ -97,20 +108,29 @@ async def verify(request: VerifyRequest) -> Verdict | None:
         return None
 
 
-async def perform(step: Step, request: StepRequest, waiting: Callable[[], None]) -> StepResult | Failure:
-    """Do a step under its policy. `waiting` is told each time that no worker knows the activity's name."""
-    return await _until_known(_Call(step.activity, step.id, step, request, StepResult), waiting)
+async def standing(workflow_id: str) -> tuple[str, ...] | None:
+    """The steps of an order whose effects may stand, as the ledger knows them; `None` when it cannot be asked now."""
+    try:
+        return (await _recorded(FIND_STANDING, StandingRequest(workflow_id=workflow_id), StandingEffects)).steps
+    except ActivityError:
+        return None
 
 
-async def settle(step: Step, request: StepRequest) -> SettleResult | Failure:
+async def perform(step: Step, request: StepRequest, waiting: Waiting) -> StepResult | Failure:
+    """Do a step under its policy. `waiting` is told in a word what it waits for, when no attempt of it can act."""
+    return await _when_able(_Call(step.activity, step.id, step, request, StepResult), waiting)
+
+
+async def settle(step: Step, request: StepRequest, waiting: Waiting) -> SettleResult | Failure:
     """Take the last look at a step whose attempts are used up: adopt, prove absence, or fail (T25)."""
-    return await _call(_Call(SETTLE_EFFECT, f"{step.id}-settle", step, SettleRequest(step=request), SettleResult))
+    call = _Call(SETTLE_EFFECT, f"{step.id}-settle", step, SettleRequest(step=request), SettleResult)
+    return await _when_able(call, waiting)
 
 
-async def undo(compensation: Compensation, request: UndoRequest, waiting: Callable[[], None]) -> UndoResult | Failure:
+async def undo(compensation: Compensation, request: UndoRequest, waiting: Waiting) -> UndoResult | Failure:
     """Take a step back under its compensation's own policy."""
     call = _Call(compensation.activity, f"{request.step}-undo", compensation, request, UndoResult)
-    return await _until_known(call, waiting)
+    return await _when_able(call, waiting)
 
 
 @dataclass(frozen=True)
@@ -134,13 +154,13 @@ async def _recorded(name: str, request: BaseModel, result_type: type[Result]) ->
     return result
 
 
-async def _until_known(call: _Call[Result], waiting: Callable[[], None]) -> Result | Failure:
+async def _when_able(call: _Call[Result], waiting: Waiting) -> Result | Failure:
     pause = FIRST_PAUSE
     while True:
         came_to = await _call(call)
-        if not (isinstance(came_to, Failure) and came_to.error == ErrorType.UNKNOWN_ACTIVITY):
+        if not isinstance(came_to, Failure) or came_to.error not in _WAITED_OUT:
             return came_to
-        waiting()
+        waiting(_WAITED_OUT[came_to.error])
         try:
             await workflow.sleep(pause)
         except asyncio.CancelledError:
@@ -151,10 +171,10 @@ async def _until_known(call: _Call[Result], waiting: Callable[[], None]) -> Resu
 async def _call(call: _Call[Result]) -> Result | Failure:
     policy = call.policy
     try:
-        result: Result = await workflow.execute_activity(
+        raw: RawValue = await workflow.execute_activity(
             call.activity,
             call.request,
-            result_type=call.result_type,
+            result_type=RawValue,
             activity_id=call.activity_id,
             start_to_close_timeout=_span(policy.start_to_close),
             schedule_to_close_timeout=_span(policy.schedule_to_close),
@@ -162,9 +182,18 @@ async def _call(call: _Call[Result]) -> Result | Failure:
             retry_policy=_retry_policy(policy.retry),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
-        return result
     except (ActivityError, asyncio.CancelledError) as error:
         return read_failure(error)
+    return _read_result(raw, call.result_type)
+
+
+def _read_result(raw: RawValue, result_type: type[Result]) -> Result | Failure:
+    """Decode what an activity came to. Who reaches the namespace can complete it with anything: that is no answer."""
+    with suppress(KeyError, RuntimeError, ValueError):
+        result = workflow.payload_converter().from_payload(raw.payload, result_type)
+        if isinstance(result, result_type):  # `null` decodes to None, whatever is declared
+            return result
+    return Failure(Reason.OUTCOME_UNKNOWN, ErrorType.OUTCOME_UNKNOWN, "unreadable_result")
 
 
 def _span(duration: Duration | None) -> timedelta | None:

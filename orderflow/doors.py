@@ -144,15 +144,14 @@ class Doorkeeper:
         refusal = self._compare(claims, at)
         if request is None or refusal is not None:
             return refusal
-        refusal = approvals.untimely(request, claims, verdict.at or at) or approvals.ineligible(
-            request, claims, verdict
-        )
+        recorded = verdict.at or at
+        refusal = approvals.untimely(request, claims, recorded) or approvals.ineligible(request, claims, verdict)
         if refusal is None:
-            self._accept(request, claims, str(token))
+            self._accept(request, claims, str(token), recorded)
         return refusal
 
     def _compare(self, claims: Claims, at: datetime) -> Refusal | None:
-        """What can be told without the signature. Time only names a refusal here: it is no fact until it is recorded."""
+        """What can be told without the signature. Time only names a refusal here: it is no fact until recorded."""
         request = self._state.request
         if request is None:
             return Refusal.EXPIRED if at.timestamp() > claims.expires_at else Refusal.NO_SUCH_REQUEST
@@ -163,9 +162,9 @@ class Doorkeeper:
         )
         return refusal and (approvals.untimely(request, claims, at) or refusal)
 
-    def _accept(self, request: ApprovalRequest, claims: Claims, token: str) -> None:
+    def _accept(self, request: ApprovalRequest, claims: Claims, token: str, at: datetime) -> None:
         if claims.decision is Decision.REJECT:
             self._state.rejected = True
         else:
-            self._state.request = request.with_approval(claims, token)
+            self._state.request = request.with_approval(claims, token, at)
         self._progress.tell(Told.DECISION_ACCEPTED, claims.decision, claims.approver)

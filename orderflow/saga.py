@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.dispatch import Failure
     from orderflow.domain.definition import Compensation, Step
     from orderflow.domain.intents import Direction, idempotency_key
-    from orderflow.domain.orders import Standing, StepState
+    from orderflow.domain.orders import Reason, Standing, StepState
     from orderflow.progress import Progress
 
 
@@ -34,6 +34,19 @@ class Saga:
         """Whether no step was started that has a compensation: nothing to undo is a normal end (T08)."""
         return not self._state.registered
 
+    async def find_standing(self) -> None:
+        """Put on the stack what another run of this order left standing: before a reset, or under the same id.
+
+        The ledger knows it; when that cannot be asked now, every step is put there, and its undo will find out.
+        """
+        found = await dispatch.standing(workflow.info().workflow_id)
+        known = {step.id: step for step in self._state.definition.steps}
+        for step_id in known if found is None else found:
+            if step_id in known:
+                self.register(known[step_id])
+            else:
+                self._leave_standing(step_id, Failure(Reason.OUTCOME_UNKNOWN, "step_of_another_definition"))
+
     async def compensate(self) -> None:
         """Undo in reverse order of registration. One that fails stays standing and does not stop the others (T06)."""
         for step_id in reversed(list(self._state.registered)):
@@ -44,12 +57,17 @@ class Saga:
     async def _undo(self, step: Step, compensation: Compensation) -> None:
         order = workflow.info().workflow_id
         request = UndoRequest(workflow_id=order, step=step.id, activity=step.activity, event=self._state.event)
-        waiting = partial(self._mark, step.id, detail=dispatch.NO_WORKER_KNOWS_IT)
-        came_to = await dispatch.undo(compensation, request, waiting)
+        came_to = await dispatch.undo(compensation, request, partial(self._wait_for, step))
         if isinstance(came_to, Failure):
-            self._leave_standing(step, came_to)
+            self._leave_standing(step.id, came_to)
+        elif self._state.steps[step.id].state is StepState.DONE and not came_to.undone:
+            # It was done, and the ledger that this worker has knows nothing of it: another ledger, or another order.
+            self._leave_standing(step.id, Failure(Reason.OUTCOME_UNKNOWN, "not_in_this_ledger"))
         else:
             self._take_off(step, came_to)
+
+    def _wait_for(self, step: Step, what: str) -> None:
+        self._mark(step.id, detail=what)
 
     def _take_off(self, step: Step, result: UndoResult) -> None:
         self._state.registered.remove(step.id)
@@ -57,16 +75,17 @@ class Saga:
         if result.undone:
             self._mark(step.id, state=StepState.UNDONE)
 
-    def _leave_standing(self, step: Step, failure: Failure) -> None:
-        data = self._state.event.data
-        record = self._state.steps[step.id]
+    def _leave_standing(self, step_id: str, failure: Failure) -> None:
+        record = self._state.steps.get(step_id)
+        amount = record.amount_minor if record else None
         left = Standing(
-            step=step.id,
-            key=idempotency_key(workflow.info().workflow_id, step.id, Direction.DO),
-            amount_minor=record.amount_minor,
-            currency=data.currency if record.amount_minor is not None else None,
+            step=step_id,
+            key=idempotency_key(workflow.info().workflow_id, step_id, Direction.DO),
+            amount_minor=amount,
+            currency=self._state.event.data.currency if amount is not None else None,
             error=failure.error,
             detail=failure.detail,
         )
-        self._state.standing = [*(other for other in self._state.standing if other.step != step.id), left]
-        self._mark(step.id, state=StepState.STANDING)
+        self._state.standing = [*(other for other in self._state.standing if other.step != step_id), left]
+        if record:
+            self._mark(step_id, state=StepState.STANDING)

@@ -86,7 +86,7 @@ class Settings(BaseSettings):
     providers: Literal["simulated", "http"] = "simulated"
     providers_url: str = ""
     """Base address of the providers, for `http`."""
-    providers_timeout: float = Field(default=10, gt=0, le=600)
+    providers_timeout: float = Field(default=10, gt=0, le=600, allow_inf_nan=False)
     """Seconds that one call to a provider may take."""
     approvers_file: _Folder | None = None
     """The JWK set of those who may approve."""
@@ -147,9 +147,10 @@ def load_settings(**overrides: Any) -> Settings:
     Raises:
         InvalidSettings: one for all faults; each problem names its variable and says what to do.
     """
-    _refuse_misspelt(os.environ)
+    secrets = _secrets_dir()
+    _refuse_misspelt([*os.environ, *(file.name for file in Path(secrets).iterdir())] if secrets else os.environ)
     try:
-        return Settings(_secrets_dir=_secrets_dir(), **overrides)
+        return Settings(_secrets_dir=secrets, **overrides)
     except ValidationError as error:
         raise _refusal(tuple(Problem(_variable(found.path), found.message) for found in problems_in(error))) from None
 
@@ -205,7 +206,7 @@ def _secrets_dir() -> str | None:
 
 
 def _refuse_misspelt(variables: Iterable[str]) -> None:
-    """A variable that is nearly a setting is a typing error; one that is nothing like it belongs to somebody else."""
+    """A variable or file of secrets that is nearly a setting is a typing error; others belong to somebody else."""
     known = [PREFIX + name.upper() for name in Settings.model_fields] + [SECRETS_DIR]
     foreign = (_OF_EXTENSIONS, _OF_TESTS)
     given = [name for name in sorted(variables) if name.startswith(PREFIX) and not name.startswith(foreign)]

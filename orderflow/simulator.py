@@ -142,7 +142,12 @@ def create_app(world: SimulatedWorld) -> Starlette:
     """Make the ASGI application over `world`; it closes nothing of it."""
     return Starlette(
         routes=_Endpoints(world).routes(),
-        exception_handlers={InvalidInput: _bad_request, HTTPException: _http_problem, OSError: _log_unusable},
+        exception_handlers={
+            InvalidInput: _bad_request,
+            HTTPException: _http_problem,
+            InvalidSettings: _log_unusable,
+            OSError: _log_unusable,
+        },
     )
 
 

@@ -33,26 +33,24 @@ class Stepping:
         came_to = self._inline(step) if step.activity in INLINE_ACTIVITIES else await self._perform(step)
         return self._fail(step, came_to) if isinstance(came_to, Failure) else self._succeed(step, came_to)
 
-    def _inline(self, step: Step) -> StepResult | Failure:
-        """`validate_order`: the rules were checked at admission, and the answer was recorded there."""
-        problems = self._progress.state.problems
-        if problems:
-            return Failure(Reason.INVALID_ORDER, ErrorType.INVALID_INPUT, "; ".join(problems))
+    def _inline(self, step: Step) -> StepResult:
+        """`validate_order`: the rules were checked at admission, where the answer was recorded."""
         return StepResult(reference=step.id, done_at=workflow.info().workflow_start_time)
 
     async def _perform(self, step: Step) -> StepResult | Failure:
         request = self._request(step)
-        waiting = partial(self._progress.mark, step.id, detail=dispatch.NO_WORKER_KNOWS_IT)
-        came_to = await dispatch.perform(step, request, waiting)
-        if isinstance(came_to, StepResult) or came_to.is_final:
+        came_to = await dispatch.perform(step, request, partial(self._wait_for, step))
+        if isinstance(came_to, StepResult):
             return came_to
+        if came_to.is_final and came_to.error != ErrorType.DEADLINE_PASSED:
+            return came_to  # a stale step is looked at once more, so that it is never done later
         if came_to.is_cancellation and step.compensation is not None:
             return came_to  # its undo finds out what stands
         return await self._look_once_more(step, request, came_to)
 
     async def _look_once_more(self, step: Step, request: StepRequest, failure: Failure) -> StepResult | Failure:
         """Never "failed" with an effect standing: adopt what was done, or have its absence proven (T25, I06)."""
-        settled = await dispatch.settle(step, request)
+        settled = await dispatch.settle(step, request, partial(self._wait_for, step))
         if isinstance(settled, Failure):
             unknown = failure if failure.is_cancellation else failure.because(Reason.OUTCOME_UNKNOWN)
             return settled if settled.is_cancellation or settled.is_final else unknown
@@ -61,6 +59,9 @@ class Stepping:
         if request.deadline_at is not None and workflow.now() > request.deadline_at:
             return Failure(Reason.STEP_FAILED, ErrorType.DEADLINE_PASSED)
         return failure
+
+    def _wait_for(self, step: Step, what: str) -> None:
+        self._progress.mark(step.id, detail=what)
 
     def _request(self, step: Step) -> StepRequest:
         state = self._progress.state
@@ -101,17 +102,21 @@ class Stepping:
         return Failure(Reason.RISK_DECLINED, "routed", result.decision)
 
     def _fail(self, step: Step, failure: Failure) -> Failure | None:
-        if failure.error == ErrorType.CHARGE_WINDOW_CLOSED:
+        if failure.error == ErrorType.CHARGE_WINDOW_CLOSED and step.approval is not None:
             self._progress.state.approvals.pop(step.id, None)
             found_at = datetime.fromisoformat(failure.detail) if failure.detail else workflow.now()
             self._progress.mark(step.id, state=StepState.WAITING, error=failure.error, done_at=found_at)
             return None
-        if failure.error == ErrorType.DEADLINE_PASSED:
-            self._skip(step, failure, "its deadline had passed, so it would have been stale")
+        if failure.error == ErrorType.DEADLINE_PASSED and step.deadline is not None:
+            self._skip(step, failure, "was not done: its deadline had passed, so it would have been stale")
             return None
+        unknown = failure.reason is Reason.OUTCOME_UNKNOWN
         if step.on_failure is OnFailure.CONTINUE and not failure.is_cancellation:
-            self._skip(step, failure, "it failed, and its definition lets the order go on")
+            what = "may or may not have been done" if unknown else "was not done"
+            self._skip(step, failure, f"{what}: it failed, and its definition lets the order go on")
             return None
+        if unknown and step.compensation is None:
+            self._progress.note(f"{step.id} may or may not have been done, and nothing takes it back")
         self._progress.mark(step.id, state=StepState.FAILED, error=failure.error, detail=failure.detail)
         return failure
 
@@ -119,7 +124,7 @@ class Stepping:
         self._progress.mark(
             step.id, state=StepState.SKIPPED, error=failure.error, detail=failure.detail, done_at=workflow.now()
         )
-        self._progress.note(f"{step.id} was not done: {why}")
+        self._progress.note(f"{step.id} {why}")
 
 
 def _route(step: Step, decision: str | None) -> Route:

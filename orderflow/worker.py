@@ -36,6 +36,11 @@ log = logging.getLogger(__name__)
 Say = Callable[[str], None]
 T = TypeVar("T")
 
+LAST_RESORT = 30.0
+"""Seconds after the graceful time in which a draining worker has to be gone."""
+
+EXIT_NOT_DRAINED = 70
+
 FAIL_OVER_WITHIN = timedelta(seconds=5)
 """How long an order waits for the worker that has it in its cache before any other worker may go on with it."""
 
@@ -80,7 +85,7 @@ async def run_worker(
     """
     stopping = stop or asyncio.Event()
     with stopped_by_signals(stopping):
-        client = await _unless_stopped(stopping, _reach_temporal(settings, say))
+        client = await unless_stopped(stopping, _reach_temporal(settings, say))
         if client is None:
             return
         async with _open_activities(settings, client, say) as activities:
@@ -98,7 +103,16 @@ async def run_worker(
                     ready()
                 await stopping.wait()
                 say("worker draining: no new tasks, finishing what runs")
+                watchdog = asyncio.get_running_loop().call_later(settings.graceful_shutdown + LAST_RESORT, _give_up)
+            watchdog.cancel()
     say("worker stopped")
+
+
+def _give_up() -> None:
+    """End a process that cannot drain: the SDK may wait for ever for a workflow task that it had to abandon."""
+    log.error("the worker could not drain in time and ends here; Temporal hands its tasks to other workers")
+    logging.shutdown()
+    os._exit(EXIT_NOT_DRAINED)
 
 
 async def _reach_temporal(settings: Settings, say: Say) -> Client:
@@ -107,8 +121,8 @@ async def _reach_temporal(settings: Settings, say: Say) -> Client:
     return client
 
 
-async def _unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Give what `work` comes to, or `None` as soon as the worker is told to stop: it may wait for ever for a server."""
+async def unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Give what `work` comes to; once `stopping` is set, cancel it, wait for its end and give `None`."""
     working, told = asyncio.create_task(work), asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
@@ -187,9 +201,11 @@ def _configured(settings: Settings, names: list[str]) -> Mapping[str, Provider]:
 
 @contextmanager
 def stopped_by_signals(stopping: asyncio.Event) -> Iterator[None]:
-    """Let SIGTERM and SIGINT set `stopping`; where an event loop knows no signals, the interpreter's do (T51)."""
+    """Let SIGTERM, SIGINT and SIGHUP set `stopping`, by the interpreter where an event loop knows no signals (T51)."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup means it
+        numbers.append(signal.SIGHUP)
     try:
         for number in numbers:
             loop.add_signal_handler(number, stopping.set)
@@ -228,4 +244,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # an interpreter that ends beside the SDK's threads may abort instead (134, 139)

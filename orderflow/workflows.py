@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         OrderView,
     )
     from orderflow.dispatch import Failure, admit, read_failure
-    from orderflow.domain.approvals import ApprovalRequest
+    from orderflow.domain.approvals import ApprovalRequest, Refusal
     from orderflow.domain.audit import Told
     from orderflow.domain.definition import INLINE_ACTIVITIES, ApprovalPolicy, Step
     from orderflow.domain.errors import ErrorType
@@ -99,6 +99,8 @@ class OrderWorkflow:
     @workflow.update(dynamic=True)
     async def on_update(self, name: str, inputs: Sequence[RawValue]) -> DoorAnswer:
         """The door `decide`, and every other name; answers what the message came to."""
+        if isinstance(self._start, Rejected):
+            return DoorAnswer(accepted=False, refusal=Refusal.NO_SUCH_REQUEST, stage=Stage.FAILED)
         message = self._inbox.receive("update", name, inputs)
         await message.answered.wait()
         return message.answer
@@ -128,7 +130,15 @@ class OrderWorkflow:
         state.problems = admission.problems
         if not admission.published:
             return Failure(Reason.DEFINITION_MISMATCH, ErrorType.DEFINITION_MISMATCH, admission.definition_fingerprint)
-        return None
+        return self._refuse_invalid_order() if admission.problems else None
+
+    def _refuse_invalid_order(self) -> Failure:
+        """The rules of an order hold whatever its definition says; the step that stands for them shows it."""
+        failure = Failure(Reason.INVALID_ORDER, ErrorType.INVALID_INPUT, "; ".join(self._progress.state.problems))
+        for step in self._progress.state.definition.steps:
+            if step.activity in INLINE_ACTIVITIES:
+                self._progress.mark(step.id, state=StepState.FAILED, error=failure.error, detail=failure.detail)
+        return failure
 
     async def _run_until_blocked(self) -> Failure | None:
         """Do ready batches until nothing is ready that does not wait for people."""
@@ -145,7 +155,7 @@ class OrderWorkflow:
             for task in tasks:
                 task.cancel()
         await self._until(lambda: all(task.done() for task in tasks), cancelling=tasks)
-        failures = [task.result() for task in tasks]
+        failures: list[Failure | None] = [task.result() for task in tasks]
         if self._cancel_requested() and any(step.activity not in INLINE_ACTIVITIES for step in batch):
             return _CANCELLED
         for step, failure in zip(batch, failures, strict=True):
@@ -190,7 +200,7 @@ class OrderWorkflow:
 
     def _take_approval(self, step: Step, answered: ApprovalRequest, stage: Stage) -> None:
         if stage is Stage.MANUAL_REVIEW:
-            self._progress.mark(step.id, state=StepState.DONE)
+            self._progress.mark(step.id, state=StepState.DONE, done_at=answered.decided_at)
         else:
             self._progress.state.approvals[step.id] = answered
         self._progress.change_stage(Stage.RUNNING)
@@ -210,6 +220,7 @@ class OrderWorkflow:
 
     async def _take_back(self, failure: Failure) -> None:
         self._progress.stop(failure)
+        await self._finish(self._saga.find_standing())
         if not self._saga.is_empty:
             self._progress.change_stage(Stage.COMPENSATING)
             await self._finish(self._saga.compensate())
@@ -238,10 +249,8 @@ class OrderWorkflow:
         while not condition():
             try:
                 await workflow.wait_condition(lambda: condition() or self._doorkeeper.done())
-                if (
-                    self._doorkeeper.done()
-                ):  # it only ever ends by a bug: fail the workflow task, where it is seen (T16)
-                    self._doorkeeper.result()
+                if self._doorkeeper.done():
+                    self._doorkeeper.result()  # it only ever ends by a bug: that fails the workflow task (T16)
             except asyncio.CancelledError:
                 self._progress.note_cancellation()
                 for task in cancelling:

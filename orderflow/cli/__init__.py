@@ -22,6 +22,13 @@ from orderflow.cli.exits import ExitCode, report
 class CommandLine(TyperGroup):
     """The root command: whatever goes wrong in a verb ends as one line and an exit code, never as a traceback (O01)."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; a reader of its output that has gone is told to us before Typer makes an exit code 1 of it."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise typer.Exit(report(error, as_json=False)) from None
+
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run the verb that `args` (by default the process's own) names, and exit with its code."""
         arguments = list(sys.argv[1:] if args is None else args)
@@ -80,6 +87,7 @@ app.add_typer(simulator.app)
 def main() -> NoReturn:
     """Be the program `orderflow`."""
     code: object = ExitCode.BUG
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character gets its escape, not a crash
             stream.reconfigure(errors="backslashreplace")
@@ -87,8 +95,18 @@ def main() -> NoReturn:
         app()
     except SystemExit as ended:
         code = ended.code
-    with suppress(BrokenPipeError):  # `orderflow list | head -1`: whoever read has gone
+    try:
         sys.stdout.flush()
-    sys.stderr.flush()
+    except OSError as error:
+        code = code or report(error, as_json=False)
+    with suppress(OSError):
+        sys.stderr.flush()
     # Temporal's client runs threads of its own; an interpreter that shuts down under them can abort.
     os._exit(code if isinstance(code, int) else ExitCode.BUG)
+
+
+def _open_closed_streams() -> None:
+    """What was closed by whoever started us (`>&-`) is as good as /dev/null; no file of ours takes its number."""
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115

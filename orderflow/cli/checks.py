@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -12,7 +12,7 @@ from typing import Final
 
 import httpx2
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -22,6 +22,7 @@ from orderflow.approvers import DEVELOPMENT_APPROVERS
 from orderflow.backends import doubts, open_ledger
 from orderflow.catalogue import load_catalogue
 from orderflow.cli.keys import approvers_in, approvers_set
+from orderflow.cli.simulated_world import LocalWorld
 from orderflow.client import address_of, connect, list_orders, reachable
 from orderflow.definitions import load_published
 from orderflow.domain.errors import OrderflowError
@@ -29,8 +30,8 @@ from orderflow.domain.orders import Stage
 from orderflow.embedded import find_program, find_temporal
 from orderflow.settings import Settings, SqliteTarget, load_settings
 
-RECENT: Final = timedelta(minutes=2)
-"""A worker that polls is seen at least once a minute; the server remembers it for five."""
+RECENT: Final = timedelta(seconds=70)
+"""A worker that polls is seen at least once a minute; the server remembers one that is gone for five."""
 
 TIMEOUT: Final = 5.0
 
@@ -124,7 +125,7 @@ def _nearest(folder: Path) -> Path:
 
 async def _providers(settings: Settings) -> Check:
     if settings.providers == "simulated":
-        return Check("providers", Health.OK, f"simulated in the worker, log in {settings.simulator_log}")
+        return _simulated(settings)
     url = f"{settings.providers_url.rstrip('/')}/health"
     try:
         async with httpx2.AsyncClient(timeout=TIMEOUT) as http:
@@ -135,6 +136,14 @@ async def _providers(settings: Settings) -> Check:
     if answer.is_success:
         return Check("providers", Health.OK, f"{settings.providers_url} answers")
     return Check("providers", Health.WARN, f"{url} answers {answer.status_code}; it has no health check of ours")
+
+
+def _simulated(settings: Settings) -> Check:
+    try:
+        lines = LocalWorld(settings).log()
+    except OrderflowError as error:
+        return Check("providers", Health.FAIL, f"simulated in the worker: {error.message}")
+    return Check("providers", Health.OK, f"simulated in the worker, {len(lines)} lines in {settings.simulator_log}")
 
 
 async def _temporal(settings: Settings) -> AsyncIterator[Check]:
@@ -181,9 +190,13 @@ async def _worker(client: Client, settings: Settings) -> Check:
         )
     except RPCError as error:
         return Check("worker", Health.WARN, f"the server does not say who polls ({error.message})")
-    since = datetime.now(UTC) - RECENT
-    polling = [p.identity for p in described.pollers if p.last_access_time.ToDatetime(tzinfo=UTC) > since]
+    polling = alive(described.pollers, datetime.now(UTC))
     if not polling:
         advice = "start one with `orderflow worker`"
         return Check("worker", Health.FAIL, f"nobody polls the task queue {settings.task_queue}; {advice}")
-    return Check("worker", Health.OK, f"{len(polling)} on {settings.task_queue}: {', '.join(sorted(polling))}")
+    return Check("worker", Health.OK, f"{len(polling)} on {settings.task_queue}: {', '.join(polling)}")
+
+
+def alive(pollers: Iterable[PollerInfo], now: datetime) -> list[str]:
+    """Give the workers among `pollers` that polled within `RECENT`, by name."""
+    return sorted(p.identity for p in pollers if now - p.last_access_time.ToDatetime(tzinfo=UTC) <= RECENT)

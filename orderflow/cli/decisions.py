@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -148,18 +148,18 @@ def _carry_out(choice: Choice) -> ExitCode:
 async def _deliver(client: "Client", choice: Choice) -> DoorAnswer:
     from orderflow.cli.delivery import deliver, deliver_by_signal
 
-    token = await _signed(client, choice, show=not choice.as_json)
+    token = await _signed(client, choice, sys.stdout)
     if not choice.by_signal:
         return await deliver(client, choice.order, token)
     return await deliver_by_signal(client, choice.order, token, _claims(token))
 
 
 async def _print_command(client: "Client", settings: "Settings", choice: Choice) -> ExitCode:
-    """Print the command alone on standard output, so that a shell can run it as it stands."""
+    """Print the command alone on standard output, so that a shell can run it; what is signed goes to standard error."""
     from orderflow.cli.connection import runnable
     from orderflow.client import address_of, signal_command
 
-    token = await _signed(client, choice, show=False)
+    token = await _signed(client, choice, sys.stderr)
     sent = signal_command(choice.order, token, address=address_of(client), namespace=client.namespace)
     command = runnable(sent, settings)
     if choice.as_json:
@@ -171,16 +171,16 @@ async def _print_command(client: "Client", settings: "Settings", choice: Choice)
     return ExitCode.DONE
 
 
-async def _signed(client: "Client", choice: Choice, *, show: bool) -> str:
+async def _signed(client: "Client", choice: Choice, shown_on: TextIO) -> str:
     from orderflow.cli.delivery import pending_request, signed
     from orderflow.cli.order_page import event_fields, request_fields
 
     if isinstance(choice.signer, str):
         return choice.signer
     request, event = await pending_request(client, choice.order)
-    if show:
-        print_line(f"{choice.signer.name} signs: {choice.decision}")
-        print_fields(event_fields(event) | request_fields(request), indent=2)
+    if not choice.as_json:
+        print_line(f"{choice.signer.name} signs: {choice.decision}", shown_on)
+        print_fields(event_fields(event) | request_fields(request), indent=2, stream=shown_on)
     return signed(request, choice.decision, choice.signer)
 
 

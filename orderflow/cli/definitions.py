@@ -9,9 +9,9 @@ from orderflow.catalogue import load_catalogue
 from orderflow.cli.arguments import AsJson, name_of, read_document
 from orderflow.cli.exits import InvalidFile
 from orderflow.cli.output import print_json, print_line
-from orderflow.definitions import packaged_definitions
+from orderflow.definitions import load_published, packaged_definitions
 from orderflow.domain.definition import MAX_BYTES, Definition, load_definition
-from orderflow.domain.errors import InvalidDefinition
+from orderflow.domain.errors import InvalidDefinition, OrderflowError
 from orderflow.drawing import mermaid, svg
 
 PACKAGED = "the packaged definition"
@@ -68,3 +68,20 @@ def definition_of(file: str | None) -> Definition:
         return load_definition(raw, catalogue)
     except InvalidDefinition as error:
         raise InvalidFile(PACKAGED if file is None else name_of(file), error) from error
+
+
+def unpublished(definition: Definition) -> str | None:
+    """Why a worker with the settings of this machine would refuse to start an order with `definition`, if it would."""
+    from orderflow.settings import load_settings  # the settings, see orderflow.cli
+
+    folder = load_settings().definitions_dir
+    try:
+        published = load_published(load_catalogue(), folder)
+    except OrderflowError as error:
+        return f"nobody can say whether workers publish this definition: {error.message}"
+    if definition.fingerprint in published:
+        return None
+    return (
+        f"{definition.name} {definition.version} is neither packaged nor in ORDERFLOW_DEFINITIONS_DIR"
+        f" ({folder or 'not set'} here): a worker that does not publish it refuses the order"
+    )

@@ -1,11 +1,13 @@
 """What `dev` runs: Temporal's dev server and a worker as children, each stopped by its own pid at the end."""
 
 import asyncio
+import os
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from filelock import FileLock, Timeout
@@ -23,10 +25,12 @@ _LONGEST_LINE: Final = 1024 * 1024
 
 
 async def run_development(settings: Settings, ports: tuple[int, int], speaker: Callable[[str], Say]) -> ExitCode:
-    """Run until SIGTERM or SIGINT. `ports` are Temporal's and its UI's; `speaker` gives each part a voice by its name.
+    """Run until SIGTERM, SIGINT or SIGHUP.
+
+    `ports` are Temporal's and its UI's; `speaker` gives each part a voice by its name.
 
     Raises:
-        InvalidInput: if a port is taken, or another `dev` runs over the same state.
+        InvalidInput: if a port is taken, or another `dev`, or the server of one that was killed, has the same state.
         ServerUnreachable: if the server does not come up.
         NotReachable: if the worker ended by itself.
     """
@@ -42,7 +46,7 @@ async def run_development(settings: Settings, ports: tuple[int, int], speaker: C
             log=settings.state_dir / "temporal.log",
         )
         say("starting Temporal")
-        async with server, _worker(settings, server, speaker("worker")) as worker:
+        async with server, _recorded(settings, server), _worker(settings, server, speaker("worker")) as worker:
             for line in _welcome(settings, server.address, ports):
                 say(line)
             await _first(stopping.wait(), worker.wait())
@@ -67,12 +71,62 @@ def _alone(settings: Settings) -> Iterator[None]:
     try:
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         with FileLock(settings.state_dir / "dev.lock", timeout=0):
+            _refuse_orphan(settings)
             yield
     except Timeout:
         raise InvalidInput(f"another `orderflow dev` runs over {settings.state_dir}; stop it first") from None
     except OSError as error:
         message = f"ORDERFLOW_STATE_DIR: {settings.state_dir} cannot be written ({error.strerror})"
         raise InvalidInput(f"{message}; name a folder of yours") from None
+
+
+def _refuse_orphan(settings: Settings) -> None:
+    """A `dev` that was killed (SIGKILL) leaves a server that still has the database open."""
+    try:
+        pid, port = map(int, _record(settings).read_text(encoding="ascii").split())
+    except (FileNotFoundError, ValueError):  # none, or cut short by a crash of the machine
+        return
+    if _lives(pid) and not _is_free(port):  # a pid alone may be another process's by now
+        raise InvalidInput(
+            f"a killed `orderflow dev` left its Temporal server (pid {pid}, port {port}) running over"
+            f" {settings.state_dir}; stop it first: kill {pid}"
+        )
+
+
+def _record(settings: Settings) -> Path:
+    return settings.state_dir / "temporal.pid"
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+@asynccontextmanager
+async def _recorded(settings: Settings, server: EmbeddedServer) -> AsyncIterator[None]:
+    """Leave a note of the server's pid and port for as long as it runs; the SDK's own server dies with us."""
+    if server.pid is None:
+        yield
+        return
+    port = server.address.rpartition(":")[2]
+    _record(settings).write_text(f"{server.pid} {port}\n", encoding="ascii")
+    try:
+        yield
+    finally:
+        _record(settings).unlink(missing_ok=True)
+
+
+def _is_free(port: int) -> bool:
+    try:
+        _require_free(port)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _require_free(port: int) -> None:

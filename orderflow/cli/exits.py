@@ -3,22 +3,28 @@
     0   done
     1   refused: the order, or whoever decides about it, said no
     2   bad input: nothing was started
-    3   something is not reachable
+    3   something is not reachable, or a disk is full
     70  a bug in orderflow (sysexits.h calls it EX_SOFTWARE); `orderflow --debug …` shows where
     130 interrupted from the keyboard
+    141 whoever read the output went away before its end (128 + SIGPIPE, as `head` does to any program); no line says so
 
 With `--json` the same goes to standard output as `{"error": …}`.
 """
 
+import errno
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from orderflow.cli.output import print_json, shortened
 from orderflow.domain.errors import InvalidInput, OrderflowError, Problem, TransientError
+
+_MEDIUM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a full or broken disk answers."""
 
 
 class ExitCode(IntEnum):
@@ -29,6 +35,7 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     NOT_REACHABLE = 3
     BUG = 70
+    OUTPUT_CUT_OFF = 141
 
 
 class Refused(OrderflowError):
@@ -54,8 +61,11 @@ class InvalidFile(InvalidInput):
 def report(error: Exception, *, as_json: bool) -> ExitCode:
     """Print what went wrong and give the exit code for it."""
     code = exit_code(error)
+    if code is ExitCode.OUTPUT_CUT_OFF:
+        return code
     if as_json:
-        print_json({"error": _as_json(error, code)})
+        with suppress(OSError):  # standard output itself may be what cannot be written
+            print_json({"error": _as_json(error, code)})
     for line in lines(error):
         print(f"orderflow: {shortened(line)}", file=sys.stderr)
     return code
@@ -66,6 +76,10 @@ def exit_code(error: Exception) -> ExitCode:
     match error:
         case typer.TyperException() | InvalidInput():
             return ExitCode.BAD_INPUT
+        case BrokenPipeError():
+            return ExitCode.OUTPUT_CUT_OFF
+        case OSError(errno=number) if number in _MEDIUM:
+            return ExitCode.NOT_REACHABLE
         case NotReachable() | TransientError():
             return ExitCode.NOT_REACHABLE
         case OrderflowError():
@@ -83,6 +97,9 @@ def lines(error: Exception) -> Iterator[str]:
             yield error.message
         case typer.TyperException():
             yield _usage(error)
+        case OSError(errno=number) if number in _MEDIUM:
+            what = error.filename or "the output"
+            yield f"{what} cannot be written ({error.strerror}); make room, or write elsewhere"
         case _:
             yield f"a bug in orderflow: {type(error).__name__}: {error} (`orderflow --debug …` shows where)"
 

@@ -15,16 +15,17 @@ from orderflow.domain.orders import Standing, StepRecord
 from orderflow.ledger import AttemptRecord, EffectRecord
 
 SHOWN_REFUSALS = 10
-SHOWN_ITEMS = 10
 
 
 def print_order(report: OrderReport) -> None:
     """Print everything that `report` holds."""
+    _print_cut_off(report)
     print_fields(_head(report))
     _print_troubles(report)
     if report.view is not None:
         _print_standing(report.view.standing)
-        _print_request(report.view)
+        if report.cut_off is None:
+            _print_request(report.view)
         _print_steps(report.view.steps)
         _print_refusals(report.view)
     _print_pending(report.status.pending)
@@ -45,7 +46,7 @@ def _head(report: OrderReport) -> dict[str, object]:
     status, view = report.status, report.view
     fields: dict[str, object] = {
         "order": status.order,
-        "stage": view.stage if view else status.stage,
+        "stage": report.stage,
         "reason": (view.reason if view else status.reason) or "",
         "temporal": f"{status.status}, run {status.run_id}",
     }
@@ -60,6 +61,19 @@ def _head(report: OrderReport) -> dict[str, object]:
         "notes": "; ".join(notes),
         "cancellation": "requested" if view.cancel_requested else "",
     }
+
+
+def _print_cut_off(report: OrderReport) -> None:
+    """An order that Temporal ended looks alive in every other respect."""
+    if report.cut_off is None:
+        return
+    print_line(f"ENDED BY TEMPORAL ({report.cut_off}) without compensation.")
+    print_line("Nothing goes on and nothing is taken back; no decision is asked for any more.")
+    if report.left_standing:
+        _title("still standing, for a person to put right")
+        rows = [(e.step, e.key, e.state, _moved(e), e.reference) for e in report.left_standing]
+        print_table(("step", "key", "state", "amount", "reference"), rows)
+    print_line()
 
 
 def _print_troubles(report: OrderReport) -> None:
@@ -92,12 +106,11 @@ def event_fields(event: OrderEvent) -> dict[str, object]:
     """What an order is about, by name, for printing: whoever approves it sees what they approve."""
     data = event.data
     shown = [f"{item.quantity} × {item.sku} at {money(item.unit_price_minor, data.currency)}" for item in data.items]
-    more = [f"and {len(shown) - SHOWN_ITEMS} more"] if len(shown) > SHOWN_ITEMS else []
     return {
         "order id": data.order_id,
         "customer": data.customer.id,
         "requested by": data.requested_by,
-        "items": ", ".join(shown[:SHOWN_ITEMS] + more),
+        "items": ", ".join(shown),
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from temporalio.client import Client
 
@@ -10,9 +10,14 @@ from orderflow.backends import open_existing_ledger
 from orderflow.client import NoAnswer, OrderStatus, order_status, view
 from orderflow.contracts import OrderView
 from orderflow.domain.approvals import ApprovalRequest
+from orderflow.domain.effects import STANDING
 from orderflow.domain.errors import OrderflowError
+from orderflow.domain.orders import FINAL
 from orderflow.ledger import AttemptRecord, EffectRecord
 from orderflow.settings import Settings
+
+_ENDED_FROM_OUTSIDE: Final = frozenset({"terminated", "timed_out"})
+"""Temporal's statuses of runs that had no say in their end."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +31,37 @@ class OrderReport:
     attempts: Sequence[AttemptRecord] = ()
     no_ledger: str | None = None
 
+    @property
+    def stage(self) -> str | None:
+        """The order's own word for its stage, else what Temporal lists."""
+        return self.view.stage if self.view else self.status.stage
+
+    @property
+    def cut_off(self) -> str | None:
+        """How Temporal ended the order before it came to an end of its own: nothing was taken back, nothing will be."""
+        ended = self.status.status in _ENDED_FROM_OUTSIDE and self.stage not in FINAL
+        return self.status.status if ended else None
+
+    @property
+    def left_standing(self) -> list[EffectRecord]:
+        """The effects that an order which was cut off has left outside."""
+        return [effect for effect in self.effects if effect.state in STANDING] if self.cut_off else []
+
     def as_json(self) -> dict[str, Any]:
         """This report as plain JSON; the signed decisions are left out."""
         seen = self.view.model_dump(mode="json") if self.view else None
+        if seen and self.cut_off:
+            seen["request"] = None  # nobody can answer it any more
         if seen and seen["request"]:
             seen["request"].pop("accepted")
             seen["request"]["may_not_approve"] = may_not_approve(self.view.request) if self.view else []
         return {
             "order": self.status.order,
-            "stage": self.view.stage if self.view else self.status.stage,
+            "stage": self.stage,
             "reason": self.view.reason if self.view else self.status.reason,
             "temporal": asdict(self.status),
+            "cut_off": self.cut_off,
+            "left_standing": [effect.key for effect in self.left_standing],
             "view": seen,
             "no_answer": self.silence,
             "effects": [_plain(effect) for effect in self.effects],

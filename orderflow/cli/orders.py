@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orderflow.cli.arguments import AsJson, EventId, Order, Source, name_of, order_reference, read_document
-from orderflow.cli.definitions import definition_of
+from orderflow.cli.definitions import definition_of, unpublished
 from orderflow.cli.exits import ExitCode, InvalidFile
-from orderflow.cli.output import age, console, print_fields, print_json, print_line, print_table
+from orderflow.cli.output import age, console, print_fields, print_json, print_line, print_table, shortened
 from orderflow.domain.definition import Definition
 from orderflow.domain.errors import InvalidInput
 from orderflow.domain.events import OrderEvent, check_order, validate_event
@@ -40,6 +40,8 @@ def submit(
     if not direct:
         raise InvalidInput("orders are started without HTTP only, as there is no ingress yet: add --direct")
     read, steps = read_event(event), definition_of(definition)
+    if definition is not None and (warning := unpublished(steps)):
+        print(f"orderflow: {shortened(warning)}", file=sys.stderr)
     if only_print:
         _print_start(read, steps, as_json)
     else:
@@ -74,7 +76,7 @@ def _submitted(submitted: "Submitted") -> dict[str, Any]:
         "order": order,
         "run_id": submitted.started.run_id,
         "duplicate": not submitted.started.new,
-        "payload_compared": submitted.compared,
+        "status": submitted.status,
         "next": f"orderflow show {order}",
     }
 
@@ -82,9 +84,7 @@ def _submitted(submitted: "Submitted") -> dict[str, Any]:
 def _print_submitted(submitted: "Submitted") -> None:
     order = submitted.started.order
     if not submitted.started.new:
-        print_line(f"duplicate: already started as {order}")
-        if not submitted.compared:
-            print_line("no worker answered, so nobody could compare its payload with this one")
+        print_line(f"duplicate: already started as {order}, which is {submitted.status}")
     print_fields({"order": order, "run": submitted.started.run_id, "next": f"orderflow show {order}"})
 
 
@@ -107,7 +107,7 @@ def list_orders(
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List orders, the newest first."""
+    """List orders: open ones first, then those that closed last."""
     from orderflow.cli.connection import with_temporal
     from orderflow.client import list_orders as listed
 

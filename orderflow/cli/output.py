@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -15,10 +16,17 @@ PIPED_WIDTH = 4000
 LONGEST_LINE = 600
 
 
-def console() -> Console:
-    """Standard output as it is now; text is printed as it stands, never as markup."""
-    width = None if sys.stdout.isatty() else PIPED_WIDTH
-    return Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+def console(stream: TextIO | None = None) -> Console:
+    """Give `stream`, by default standard output, as it is now; text is printed as it stands, never as markup."""
+    file = stream or sys.stdout
+    return Console(
+        file=file,
+        width=None if file.isatty() else PIPED_WIDTH,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=False,
+    )
 
 
 def print_json(value: object) -> None:
@@ -41,12 +49,12 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     _print(table)
 
 
-def _print(table: Table) -> None:
+def _print(table: Table, stream: TextIO | None = None) -> None:
     """Print a table without the blanks that fill its lines."""
-    screen = console()
+    screen = console(stream)
     with screen.capture() as captured:
         screen.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()), file=stream)
 
 
 def _cell(value: object) -> Text:
@@ -54,20 +62,20 @@ def _cell(value: object) -> Text:
     return Text("\n".join(map(printable, value if isinstance(value, tuple) else (value,))))
 
 
-def print_fields(fields: Mapping[str, object], indent: int = 0) -> None:
-    """Print one `name  value` line for each field that has a value."""
+def print_fields(fields: Mapping[str, object], indent: int = 0, stream: TextIO | None = None) -> None:
+    """Print one `name  value` line for each field that has a value, by default to standard output."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in fields.items():
         if value not in (None, "", ()):
             table.add_row(" " * indent + name, Text(printable(value)))
-    _print(table)
+    _print(table, stream)
 
 
-def print_line(text: str = "") -> None:
-    """Print one line for people; a terminal folds it, nothing else does."""
-    print(printable(text))
+def print_line(text: str = "", stream: TextIO | None = None) -> None:
+    """Print one line for people, by default to standard output; a terminal folds it, nothing else does."""
+    print(printable(text), file=stream)
 
 
 def printable(value: object) -> str:

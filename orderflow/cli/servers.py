@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -52,6 +53,8 @@ def demo(as_json: AsJson = False) -> ExitCode:
         raise NotReachable(
             "the demo waited too long for something; run it again when the machine is less busy"
         ) from None
+    if chains is None:
+        raise KeyboardInterrupt  # also for SIGTERM: nothing was proven
     if as_json:
         print(chains_of_evidence.as_json(chains))
     else:
@@ -67,11 +70,15 @@ def _print_chains(chains: "list[Chain]") -> None:
 
 
 def speaker(name: str, as_json: bool, stream: TextIO | None = None) -> Say:
-    """Give a function that prints one line at once, by default to standard output, under the name of who says it."""
+    """Give a function that prints one line at once, by default to standard output, under the name of who says it.
+
+    What runs goes on, and stops clean, also when its terminal was closed and nobody can be told.
+    """
 
     def say(line: str) -> None:
         text = printable(line.rstrip())
         said = json.dumps({"from": name, "line": text}) if as_json else f"{name:<8} | {text}"
-        print(said, file=stream, flush=True)
+        with suppress(OSError):
+            print(said, file=stream, flush=True)
 
     return say

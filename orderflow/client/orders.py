@@ -38,7 +38,7 @@ from orderflow.contracts import (
 from orderflow.domain.definition import Definition
 from orderflow.domain.errors import InvalidSettings, TransientError
 from orderflow.domain.events import OrderEvent, workflow_id
-from orderflow.domain.orders import Stage
+from orderflow.domain.orders import FINAL, Stage
 
 _SILENT = frozenset(
     {
@@ -174,15 +174,23 @@ async def decide(client: Client, order: str, token: str, *, patience: float = 10
                 DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer, rpc_timeout=timedelta(seconds=patience)
             )
             return answer
-    except WorkflowUpdateRPCTimeoutOrCancelledError:
+    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+        if isinstance(error.__cause__, asyncio.CancelledError):  # whoever waited was cancelled, nobody was silent
+            raise error.__cause__ from None
         raise await _silence(client, order) from None
     except WorkflowUpdateFailedError as error:
         raise OrderClosed(f"{order} took no decision: {error.cause}") from None
 
 
 async def list_orders(client: Client, *, stage: Stage | None = None, limit: int = 100) -> AsyncIterator[OrderSummary]:
-    """Give the orders that Temporal lists, the newest first, at most `limit`, of one `stage` or of all."""
-    query = f'WorkflowType = "{WORKFLOW_TYPE}"' + (f' AND {STAGE.name} = "{stage}"' if stage else "")
+    """Give the orders that Temporal lists, at most `limit`, of one `stage` or of all.
+
+    In Temporal's own order: open ones first, the newest on top, then those that closed last. An order that Temporal
+    terminated keeps the stage that it was in; it is not in a stage that others leave, and not listed there.
+    """
+    query = f'WorkflowType = "{WORKFLOW_TYPE}"'
+    if stage is not None:
+        query += f' AND {STAGE.name} = "{stage}"' + ("" if stage in FINAL else ' AND ExecutionStatus = "Running"')
     with reachable(client):
         try:
             async for found in client.list_workflows(query, limit=limit):

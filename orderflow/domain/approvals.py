@@ -103,6 +103,7 @@ class ApprovalRequest(_Model):
     approved_by: tuple[str, ...] = ()
     accepted: tuple[str, ...] = Field(default=(), description="the decisions accepted so far, as JWS")
     seen: tuple[str, ...] = Field(default=(), description="the `jti` of each of them")
+    decided_at: datetime | None = Field(default=None, description="when the latest of them came, as it was recorded")
 
     @property
     def expires_at(self) -> datetime:
@@ -119,13 +120,14 @@ class ApprovalRequest(_Model):
         """Whether enough distinct people approved."""
         return len(self.approved_by) >= self.approvers
 
-    def with_approval(self, claims: "Claims", token: str) -> "ApprovalRequest":
-        """This request with one more accepted approval."""
+    def with_approval(self, claims: "Claims", token: str, at: datetime | None = None) -> "ApprovalRequest":
+        """This request with one more accepted approval, which came `at` (aware)."""
         return self.model_copy(
             update={
                 "approved_by": (*self.approved_by, claims.approver),
                 "accepted": (*self.accepted, token),
                 "seen": (*self.seen, claims.jti),
+                "decided_at": at,
             }
         )
 

@@ -10,6 +10,7 @@
     ├── IntentConflict               same idempotency key, another intent
     ├── EffectReversed               the effect was undone or voided; it must never be adopted
     ├── Declined                     a provider's definitive no
+    ├── AmountMismatch               the provider moved another amount than it was asked to
     ├── ApprovalRefused              the decisions sent along do not allow this effect
     ├── ChargeWindowClosed           the first claim came after `charge_by`
     ├── DeadlinePassed               a message that would be stale is not sent
@@ -39,6 +40,7 @@ class ErrorType(StrEnum):
     INTENT_CONFLICT = "IntentConflict"
     EFFECT_REVERSED = "EffectReversed"
     DECLINED = "Declined"
+    AMOUNT_MISMATCH = "AmountMismatch"
     APPROVAL_REFUSED = "ApprovalRefused"
     CHARGE_WINDOW_CLOSED = "ChargeWindowClosed"
     DEADLINE_PASSED = "DeadlinePassed"
@@ -133,6 +135,16 @@ class Declined(OrderflowError):
     def __init__(self, code: str) -> None:
         super().__init__(f"declined by the provider: {code}")
         self.detail = code
+
+
+class AmountMismatch(OrderflowError):
+    """The provider did it, with another amount than it was asked for: what it moved has to be taken back."""
+
+    type = ErrorType.AMOUNT_MISMATCH
+
+    def __init__(self, asked: int, moved: int) -> None:
+        super().__init__(f"the provider moved {moved} minor units, not {asked}")
+        self.detail = f"{moved} instead of {asked}"
 
 
 class ApprovalRefused(OrderflowError):

@@ -44,9 +44,6 @@ Currency = Annotated[str, Field(strict=True), AfterValidator(_known)]
 AmountMinor = Annotated[int, Field(strict=True, ge=0, le=MAX_INTEGER)]
 """An amount in minor units (cents for EUR, yen for JPY), 0 to 2^53-1."""
 
-PositiveAmountMinor = Annotated[int, Field(strict=True, ge=1, le=MAX_INTEGER)]
-"""An amount in minor units, 1 to 2^53-1: what can be charged."""
-
 
 class Money(BaseModel):
     """An amount in minor units of a currency. `str()` is for people: `USD 10.99`, `JPY 500`, `KWD 1.234`."""

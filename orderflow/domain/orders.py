@@ -35,6 +35,7 @@ class Reason(StrEnum):
     APPROVAL_REFUSED = "approval_refused"
     RISK_DECLINED = "risk_declined"
     DECLINED = "declined"
+    AMOUNT_MISMATCH = "amount_mismatch"
     RETRIES_EXHAUSTED = "retries_exhausted"
     OUTCOME_UNKNOWN = "outcome_unknown"
     INTENT_CONFLICT = "intent_conflict"

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from orderflow.domain.effects import (
+    STANDING,
     Absent,
     Act,
     Busy,
@@ -25,6 +26,7 @@ from orderflow.domain.effects import (
     Undone,
 )
 from orderflow.domain.errors import (
+    AmountMismatch,
     CannotUndo,
     Declined,
     EffectBusy,
@@ -33,6 +35,7 @@ from orderflow.domain.errors import (
     OutcomeUnknown,
     ProviderUnavailable,
 )
+from orderflow.domain.intents import Direction, idempotency_key
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 from orderflow.ledger.leases import Deadline, ask_while_held, claim_in_turn
 
@@ -59,30 +62,32 @@ class EffectStore:
         patience: timedelta,
         claim_by: datetime | None = None,
         admit: Callable[[], None] | None = None,
+        still_wanted: Callable[[], None] | None = None,
     ) -> EffectRecord:
         """Do `act` once and give its COMMITTED record, now or from an earlier attempt.
 
         `admit` is called before an effect that the ledger has never seen, and may refuse it by raising; what was
-        claimed before is finished whatever the time (`charge_by`).
+        claimed before is finished whatever the time (`charge_by`). `still_wanted` may do so before something is sent
+        again that the provider proved not to have done.
 
         Raises:
-            Declined, IntentConflict, EffectReversed, ChargeWindowClosed: for good.
+            Declined, AmountMismatch, IntentConflict, EffectReversed, ChargeWindowClosed: for good.
             EffectBusy, ProviderUnavailable, OutcomeUnknown, ClaimLost, LedgerUnavailable: try again.
         """
         if admit is not None and await self._ledger.get(act.key) is None:
             admit()
         outcome = await self._under_claim(
             partial(self._ledger.claim, act, holder=holder, lease=lease, claim_by=claim_by),
-            partial(self._perform, act, provider),
+            partial(self._perform, act, provider, still_wanted),
             self._ledger.settle,
             lease=lease,
             patience=patience,
         )
         if isinstance(outcome, EffectRecord):
-            return _adopted(outcome)
+            return _adopted(act, outcome)
         answer, record = outcome
         if isinstance(answer, Done):
-            return record
+            return _as_asked(act, record)
         raise Declined(answer.code) if isinstance(answer, Refused) else not_done(act, answer)
 
     async def undo(
@@ -138,12 +143,12 @@ class EffectStore:
             patience=patience,
         )
         if isinstance(outcome, EffectRecord):
-            return outcome
+            return _as_asked(act, outcome)
         answer, record = outcome
         if isinstance(answer, Absent):
             return None
         if isinstance(answer, Done | Refused):
-            return record
+            return _as_asked(act, record)
         raise not_done(act, answer) if isinstance(answer, Undone) else _unknown(act, answer)
 
     async def _under_claim(
@@ -164,8 +169,26 @@ class EffectStore:
             self._ledger, claimed, lease, partial(ask, claimed, deadline), partial(write, claimed)
         )
 
-    async def _perform(self, act: Act, provider: Provider, claim: Claim, deadline: Deadline) -> Found:
+    async def standing(self, workflow_id: str) -> list[EffectRecord]:
+        """What may stand outside for an order, its undos left out, the oldest first. Raises `LedgerUnavailable`."""
+        records = await self._ledger.effects(workflow_id)
+        return [
+            record
+            for record in records
+            if record.state in STANDING and record.key == idempotency_key(workflow_id, record.step, Direction.DO)
+        ]
+
+    async def _perform(
+        self,
+        act: Act,
+        provider: Provider,
+        still_wanted: Callable[[], None] | None,
+        claim: Claim,
+        deadline: Deadline,
+    ) -> Found:
         found = Absent() if claim.fresh else await provider.lookup(act)
+        if isinstance(found, Absent) and not claim.fresh and still_wanted is not None:
+            still_wanted()
         answer = await provider.perform(act) if isinstance(found, Absent) else found
         return await self._polled(act, answer, provider, deadline)
 
@@ -195,9 +218,16 @@ class EffectStore:
         return await self._ledger.settle(claim, answer)
 
 
-def _adopted(record: EffectRecord) -> EffectRecord:
+def _adopted(act: Act, record: EffectRecord) -> EffectRecord:
     if record.state is EffectState.DECLINED:
         raise Declined(record.decline_code or "declined")
+    return _as_asked(act, record)
+
+
+def _as_asked(act: Act, record: EffectRecord) -> EffectRecord:
+    asked, moved = act.amount_minor, record.captured_minor
+    if asked is not None and moved is not None and moved != asked:
+        raise AmountMismatch(asked, moved)
     return record
 
 

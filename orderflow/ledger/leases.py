@@ -7,7 +7,14 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from orderflow.domain.effects import Absent, Found, Unknown
-from orderflow.domain.errors import ClaimLost, EffectBusy, LedgerUnavailable, OutcomeUnknown, TransientError
+from orderflow.domain.errors import (
+    ClaimLost,
+    EffectBusy,
+    LedgerUnavailable,
+    OrderflowError,
+    OutcomeUnknown,
+    TransientError,
+)
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 
 T = TypeVar("T")
@@ -56,7 +63,7 @@ async def ask_while_held(
     """Renew `claim` while `ask` asks the provider, and `write` down the answer, also when `ask` is cut short.
 
     Raises:
-        OutcomeUnknown: if `ask` raised, which no provider should.
+        OutcomeUnknown: if `ask` raised what is no error of ours, which no provider should.
         ClaimLost, LedgerUnavailable: if the answer could not be written.
     """
     renewal = asyncio.create_task(_renew(ledger, claim, lease))
@@ -89,6 +96,9 @@ async def _ask(
         return await ask()
     except asyncio.CancelledError:
         await _write_if_possible(write(Unknown(detail="cancelled")))
+        raise
+    except OrderflowError:  # not wanted any more: nothing was sent
+        await _write_if_possible(write(Absent()))
         raise
     except Exception as error:
         what = f"the provider raised {type(error).__name__}"

@@ -3,6 +3,7 @@
 The protocol (JSON; the same act twice acts once):
 
     POST /{provider}/acts     {act}          200 done · 202 pending · 422 declined · 409, 429 busy · 503 unavailable
+                                             401, 403, 404, 405, 407: unavailable, unless the body says declined
     POST /{provider}/undo     {undo, of}     the same
     POST /{provider}/lookup   {act}          also 404 absent · 410 undone; here only a body that says so proves anything
     GET  /{provider}/acts?since=TIME         what was done since, as a list
@@ -52,6 +53,9 @@ _STATED: Final[dict[int, type[Found]]] = {200: Done, 202: Pending, 404: Absent, 
 
 _BUSY: Final = frozenset({409, 425, 429})
 _MAY_HAVE_ACTED: Final = frozenset({408, 499})
+_NOT_LET_IN: Final = frozenset({401, 403, 404, 405, 407})
+"""An expired credential, a wrong address, a proxy in between: nobody decided on the act, and operators can mend it."""
+
 _NEVER_SENT: Final = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -204,14 +208,18 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def _performed(response: _Response | Unavailable | Unknown) -> Performed:
-    """What came of an act: a 4xx is the provider's no, also when its body says nothing."""
+    """What came of an act: a 4xx is the provider's no, also when its body says nothing, unless it let nobody in."""
     if not isinstance(response, _Response):
         return response
     answer = _found(response)
-    is_no = 400 <= response.status < 500 and response.status not in _MAY_HAVE_ACTED
-    if isinstance(answer, Absent | Undone) or (isinstance(answer, Unknown) and is_no):
+    if isinstance(answer, Absent | Undone):
         return Refused(code=_code(response))
-    return answer
+    if not isinstance(answer, Unknown):
+        return answer
+    if response.status in _NOT_LET_IN and not isinstance(_typed(response.body), Refused):
+        return Unavailable(retry_after=response.retry_after)
+    is_no = 400 <= response.status < 500 and response.status not in _MAY_HAVE_ACTED
+    return Refused(code=_code(response)) if is_no else answer
 
 
 def _found(response: _Response) -> Found:

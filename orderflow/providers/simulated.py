@@ -156,9 +156,12 @@ class SimulatedProvider(Provider):
         """See `Provider`."""
         return _performed(await _arrived(self._world.undo(undo, of)))
 
-    async def list(self, since: datetime) -> list[Listed]:
-        """See `Provider`."""
-        return await asyncio.to_thread(self._world.acts, self.name, since)
+    async def list(self, since: datetime) -> "list[Listed] | None":
+        """See `Provider`; `None` when the log cannot be read."""
+        try:
+            return await asyncio.to_thread(self._world.acts, self.name, since)
+        except (OSError, InvalidInput):
+            return None
 
     async def aclose(self) -> None:
         """Drop the calls that a fault still delays, at all providers of this world."""
@@ -170,6 +173,8 @@ async def _arrived(asked: Awaitable[Reply]) -> Found:
         reply = await asked
     except OSError as error:  # a full disk may or may not have kept the line
         return Unknown(detail=f"the simulator's log cannot be used: {error.strerror}"[:200])
+    except InvalidInput:  # its message names the file, which is nothing for an order's history
+        return Unknown(detail="the simulator's log is corrupt; `orderflow doctor` says where")
     if reply.delivery == "never":
         await asyncio.get_running_loop().create_future()
     return reply.answer if reply.delivery == "sent" else Unknown(detail="lost_reply")

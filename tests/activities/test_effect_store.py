@@ -10,7 +10,9 @@ import pytest
 
 from orderflow.domain.effects import Absent, Busy, Done, EffectState, Found, Refused, Unavailable, Unknown
 from orderflow.domain.errors import (
+    AmountMismatch,
     ChargeWindowClosed,
+    DeadlinePassed,
     Declined,
     EffectBusy,
     IntentConflict,
@@ -19,6 +21,7 @@ from orderflow.domain.errors import (
     ProviderUnavailable,
 )
 from orderflow.ledger import EffectLedger
+from orderflow.ledger.effects import EffectStore
 from tests.support.bank import Bank, Told
 from tests.support.ledger import (
     CHARGE,
@@ -124,10 +127,14 @@ async def test_a_provider_that_raises_is_an_unknown_outcome(ledger: EffectLedger
     assert bank.acts("charge") == 1
 
 
-async def test_a_captured_amount_that_differs_is_kept_and_given_back(ledger: EffectLedger) -> None:
-    """What the provider took is what counts, not what was asked for (M04)."""
+async def test_a_captured_amount_that_differs_fails_and_is_given_back_as_it_is(ledger: EffectLedger) -> None:
+    """What the provider took is what is kept and refunded, not what was asked for (M04)."""
     bank = Bank(deque([Told(Done(reference="ch_1", amount_minor=900))]))
-    record = await perform(ledger, bank)
+    for _ in range(2):  # also when it is found done
+        with pytest.raises(AmountMismatch):
+            await perform(ledger, bank)
+    record = await ledger.get(CHARGE.key)
+    assert record is not None
     assert (record.amount_minor, record.captured_minor) == (1000, 900)
     bank.log.append(("charge", CHARGE.key, 900))
     assert (await undo(ledger, bank)).refunded_minor == 900
@@ -213,3 +220,20 @@ async def test_a_window_that_closes_while_admitting_is_closed(ledger: EffectLedg
     with pytest.raises(ChargeWindowClosed):
         await perform(ledger, bank, admit=lambda: None, claim_by=datetime.now(UTC) - timedelta(seconds=1))
     assert bank.calls == []
+
+
+async def test_what_is_no_longer_wanted_is_not_sent_again(ledger: EffectLedger) -> None:
+    """The first try was proven not to have acted; a reason against it then ends it, with nothing in flight."""
+    bank = Bank(deque([Told(Unavailable())]))
+    with pytest.raises(ProviderUnavailable):
+        await perform(ledger, bank)
+
+    def not_wanted() -> None:
+        raise DeadlinePassed("too late")
+
+    store = EffectStore(ledger)
+    second = timedelta(seconds=1)
+    with pytest.raises(DeadlinePassed):
+        await store.perform(CHARGE, bank, holder="worker", lease=second, patience=second, still_wanted=not_wanted)
+    assert bank.acts("charge") == 0
+    assert await store.settle(CHARGE, bank, holder="worker", lease=second, patience=second, void=True) is None

@@ -84,8 +84,13 @@ NO = {"answer": "declined", "code": "card_declined"}
         (410, UNDONE, Refused(code="http_410"), Undone(reference="ch_1")),
         # A no without proof: an act was refused, but of a lookup it says nothing about the act.
         (402, {"code": "insufficient_funds"}, Refused(code="insufficient_funds"), Unknown(detail="http_402")),
-        (404, b"<h1>Not found</h1>", Refused(code="http_404"), Unknown(detail="http_404")),
-        (401, {"error": CANARY}, Refused(code="http_401"), Unknown(detail="http_401")),
+        (403, NO, Refused(code="card_declined"), Unknown(detail="http_403")),
+        # Nobody was let in, so nobody acted: an expired credential, a proxy's own page.
+        (401, {"error": CANARY}, Unavailable(), Unknown(detail="http_401")),
+        (403, {"code": "forbidden"}, Unavailable(), Unknown(detail="http_403")),
+        (404, b"<h1>Not found</h1>", Unavailable(), Unknown(detail="http_404")),
+        (405, b"", Unavailable(), Unknown(detail="http_405")),
+        (407, b"", Unavailable(), Unknown(detail="http_407")),
         (422, {"code": f"{CANARY} in a sentence"}, Refused(code="http_422"), Unknown(detail="http_422")),
         (422, {"answer": "declined", "code": "a sentence, as it were"}, Refused(code="http_422"), None),
         (422, {"code": 7}, Refused(code="http_422"), Unknown(detail="http_422")),

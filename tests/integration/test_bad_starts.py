@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -59,7 +58,7 @@ class Starts:
         await self.start(order, "--input", json.dumps(value))
 
     async def fails(self, order: str, reason: Reason, naming: str) -> None:
-        """The order fails at once; reason and fault stand in `describe`, `show`, `list` and the view, and no task failed."""
+        """The order fails at once; reason and fault stand in `describe`, `show` and the view, and no task failed."""
         handle = self._shop.client.get_workflow_handle(order)
         described = await at_stage(handle, Stage.FAILED, AT_ONCE)
         assert described.status is WorkflowExecutionStatus.FAILED

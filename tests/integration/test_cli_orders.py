@@ -24,11 +24,7 @@ from tests.support.shop import Order, Shop, check_orders, order_event
 PATIENCE = 60.0
 
 
-@pytest.fixture(autouse=True)
-async def _test_side_timeout() -> AsyncIterator[None]:
-    """No test here waits for ever."""
-    async with asyncio.timeout(2 * PATIENCE):
-        yield
+pytestmark = pytest.mark.timeout(60)
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ async def open_counter(counter: Counter) -> AsyncIterator[Counter]:
 async def seen(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Look until there is something to see."""
     async with asyncio.timeout(seconds):
-        while not (found := await look()):  # noqa: ASYNC110  # other processes change what there is to see
+        while not (found := await look()):  # other processes change what there is to see
             await asyncio.sleep(0.1)
     return found
 
@@ -149,10 +145,10 @@ async def test_the_same_event_again_is_the_same_order(open_counter: Counter) -> 
     submit = ("--direct", "--definition", "definition.json", "--json")
     first = (await open_counter("submit", event, *submit)).json
     again = await open_counter("submit", event, *submit)
-    assert (again.code, again.json["duplicate"], again.json["payload_compared"]) == (0, True, True)
+    assert (again.code, again.json["duplicate"], again.json["status"]) == (0, True, "running")
     assert (again.json["order"], again.json["run_id"]) == (first["order"], first["run_id"])
     told = await open_counter("submit", event, "--direct", "--definition", "definition.json")
-    assert f"duplicate: already started as {first['order']}" in told.out
+    assert f"duplicate: already started as {first['order']}, which is running" in told.out
     other = await open_counter("submit", open_counter.event(event_id=event_id, order_id="A-2"), *submit)
     assert (other.code, other.error["conflict"], other.error["order"]) == (1, True, first["order"])
 
@@ -233,6 +229,8 @@ async def test_the_printed_signal_command_completes_the_order_as_it_stands(open_
     order = await open_counter.pending()
     ran = await run_process("approve", order.id, "--as", "alice", "--print")
     assert ran.code == 0
+    for told in ("alice signs: approve", "EUR 9.00", "2 × tea"):
+        assert told in ran.err
     assert len(ran.out.splitlines()) == 1
     await asyncio.to_thread(in_a_shell, ran.out)
     await order.until(Stage.COMPLETED)
@@ -290,14 +288,41 @@ async def test_what_is_tried_again_is_shown_with_its_last_failure(open_counter: 
 
 async def test_without_a_worker_every_verb_says_so(counter: Counter) -> None:
     """Exit code 3, after what Temporal itself knows; nothing is lost."""
-    submit = ("submit", counter.event(), "--direct", "--definition", "definition.json", "--json")
-    order = (await counter(*submit)).json["order"]
-    again = await counter(*submit)
-    assert (again.code, again.json["duplicate"], again.json["payload_compared"]) == (0, True, False)
+    options = ("--direct", "--definition", "definition.json", "--json")
+    event = counter.event(event_id=(event_id := uuid.uuid4().hex))
+    order = (await counter("submit", event, *options)).json["order"]
+    again = await counter("submit", event, *options)
+    assert (again.code, again.json["duplicate"], again.json["status"]) == (0, True, "running")
+    other = await counter("submit", counter.event(event_id=event_id, order_id="A-2"), *options)
+    assert (other.code, other.error["conflict"], other.error["order"]) == (1, True, order)
     shown = await counter("show", order)
     assert (shown.code, order in shown.out, "orderflow worker" in shown.err) == (3, True, True), shown
     approved = await counter("approve", order, "--as", "alice")
     assert (approved.code, "orderflow worker" in approved.err) == (3, True), approved
+
+
+async def test_an_order_that_was_terminated_is_said_to_be(open_counter: Counter) -> None:
+    """By `show`, `submit` and `list`; whoever looks for work in a stage does not find it there."""
+    order = await open_counter.pending()
+    await seen(lambda: lists(open_counter, order, Stage.AWAITING_APPROVAL))
+    await order.handle.terminate()
+    order.exempt.update({"I-2", "I-5"})
+    shown = (await open_counter("show", order.id)).out
+    assert shown.startswith("ENDED BY TEMPORAL (terminated) without compensation")
+    assert "reserve_inventory" in shown.split("order  ")[0]
+    assert "orderflow approve" not in shown
+
+    async def is_gone() -> bool:
+        return await lists(open_counter, order, Stage.AWAITING_APPROVAL) is None
+
+    await seen(is_gone)
+    everything = (await open_counter("list", "--limit", "10000", "--json")).json
+    (listed,) = [line for line in everything if line["order"] == order.id]
+    assert (listed["stage"], listed["status"]) == ("awaiting_approval", "terminated")
+    path = open_counter.folder / "again.json"
+    path.write_text(order.event.model_dump_json(exclude_none=True), encoding="utf-8")
+    again = await open_counter("submit", path, "--direct", "--definition", "definition.json")
+    assert (again.code, "which is terminated" in again.out) == (0, True)
 
 
 async def test_doctor_finds_the_worker_and_misses_it(counter: Counter) -> None:

@@ -24,11 +24,7 @@ from tests.support.servers import DevServer
 PATIENCE = 60.0
 
 
-@pytest.fixture(autouse=True)
-async def _test_side_timeout() -> AsyncIterator[None]:
-    """No test here waits for ever."""
-    async with asyncio.timeout(3 * PATIENCE):
-        yield
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +128,28 @@ async def test_dev_never_shares_its_state_or_a_port() -> None:
             taken = await run_process("dev", "--port", ports[0], "--ui-port", ports[1], environment=elsewhere)
             assert (taken.code, "--ui-port" in taken.err) == (2, True)
         assert await dev.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL and SIGHUP are POSIX's")
+async def test_dev_refuses_the_state_that_a_killed_one_still_serves() -> None:
+    """Two servers over one database would damage it; the line says which process to stop, and then all is well."""
+    async with running("dev", "--port", free_port(), "--ui-port", free_port()) as dev:
+        await dev.says("worker ready")
+        children = psutil.Process(dev.process.pid).children()
+        dev.process.kill()
+        await dev.process.wait()
+    try:
+        (server,) = [child for child in children if "start-dev" in child.cmdline()]
+        second = await run_process("dev", "--port", free_port(), "--ui-port", free_port())
+        assert (second.code, f"kill {server.pid}" in second.err, len(second.err.splitlines())) == (2, True, 1)
+    finally:
+        for child in children:
+            child.kill()
+        psutil.wait_procs(children, timeout=PATIENCE)
+    async with running("dev", "--port", free_port(), "--ui-port", free_port()) as dev:
+        await dev.says("worker ready")
+        assert await dev.stop(signal.SIGHUP) == 0  # its terminal is closed
+    assert "temporal.pid" not in os.listdir(".orderflow")
 
 
 async def test_dev_says_so_when_its_worker_dies() -> None:

@@ -26,11 +26,7 @@ from tests.support.servers import DevServer, time_skipping_binary
 PATIENCE = 30.0
 
 
-@pytest.fixture(autouse=True)
-async def _test_side_timeout() -> AsyncIterator[None]:
-    """No test here waits for ever."""
-    async with asyncio.timeout(PATIENCE * 2):
-        yield
+pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.fixture

@@ -40,16 +40,11 @@ from tests.definitions import SHIPPED, load
 from tests.order_events import accepted
 from tests.support.servers import DevServer, temporal_binary
 
+pytestmark = pytest.mark.timeout(60)
+
 PATIENCE = 30.0
 DEFINITION = load(SHIPPED)
 ODD = 'it\'s "odd" $(exit 1) `exit 1` \\ %PATH% ünï 😀 !x\n--flag'
-
-
-@pytest.fixture(autouse=True)
-async def _test_side_timeout() -> AsyncIterator[None]:
-    """No test here waits for ever."""
-    async with asyncio.timeout(PATIENCE * 2):
-        yield
 
 
 @pytest.fixture
@@ -280,6 +275,14 @@ async def test_no_worker_is_no_answer_and_no_hanging(client: Client) -> None:
     for asked in (view(client, started.order, patience=0.5), decide(client, started.order, "good", patience=0.5)):
         with pytest.raises(NoAnswer, match=f"no worker answered.*{queue}"):
             await cast(Any, asked)
+
+
+async def test_whoever_stops_waiting_for_a_verdict_is_not_told_that_no_worker_answered(client: Client) -> None:
+    """The SDK gives a wait that was cancelled the name of one that nobody answered."""
+    started = await start_order(client, order_event(), DEFINITION, task_queue=some_queue())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await decide(client, started.order, "good", patience=PATIENCE)
 
 
 async def test_a_bug_in_workflow_code_is_said_by_status_and_view(client: Client) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
@@ -16,14 +15,7 @@ from tests.definitions import SHIPPED, load
 from tests.order_events import accepted
 from tests.support.servers import TEST_SERVER_VARIABLE, temporal_binary, time_skipping_binary
 
-PATIENCE = 60.0
-
-
-@pytest.fixture(autouse=True)
-async def _test_side_timeout() -> AsyncIterator[None]:
-    """No test here waits for ever."""
-    async with asyncio.timeout(PATIENCE):
-        yield
+pytestmark = pytest.mark.timeout(60)
 
 
 def server_in(folder: Path, **options: object) -> EmbeddedServer:

@@ -42,7 +42,7 @@ async def completed_by_update(shop: Shop) -> Order:
 
 async def failed(shop: Shop) -> Order:
     """Nothing in stock, so nothing to undo."""
-    too_many = {"items": [{"sku": "tea", "quantity": 5000, "unit_price_minor": 1}], "total_minor": 5000}
+    too_many: dict[str, Any] = {"items": [{"sku": "tea", "quantity": 5000, "unit_price_minor": 1}], "total_minor": 5000}
     order = await shop.start(order_event(**too_many))
     await order.until(Stage.FAILED)
     return order

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from orderflow import dispatch, stepping
+from orderflow import dispatch
 from orderflow.client import data_converter
 from orderflow.workflows import OrderWorkflow
 from tests.replay.endings import ENDINGS
@@ -51,11 +52,11 @@ async def test_a_timer_more_in_the_workflow_breaks_the_replay(name: str, monkeyp
     admit = dispatch.admit
 
     async def admit_later(*arguments: object) -> object:
-        await stepping.workflow.sleep(1)
+        await workflow.sleep(1)
         return await admit(*arguments)  # type: ignore[arg-type]  # handed on as it came
 
     monkeypatch.setattr(dispatch, "admit", admit_later)
-    with pytest.raises(Exception, match="[Nn]ondeterminism"):
+    with pytest.raises(Exception, match=r"[Nn]ondeterminism"):
         await replay(name)
 
 

@@ -42,6 +42,11 @@ class Books:
     definition: Definition
     attributes: Mapping[str, Any]
 
+    @property
+    def is_continued(self) -> bool:
+        """Whether the history is that of a later run, so that earlier steps stand elsewhere."""
+        return bool(self.history.events[0].workflow_execution_started_event_attributes.continued_execution_run_id)
+
     def events(self, name: str) -> list[HistoryEvent]:
         """The events of a type, such as `ActivityTaskScheduled`, oldest first."""
         wanted = EventType.Value("EVENT_TYPE_" + "".join(f"_{c}" if c.isupper() else c for c in name)[1:].upper())
@@ -74,7 +79,9 @@ class Books:
         return [step for step in dict.fromkeys(started) if step in having]
 
     def _acts(self, step: str) -> list[Line]:
-        return [line for line in self.log if line["kind"] == "act" and line["step"] == step and line["outcome"] == "done"]
+        return [
+            line for line in self.log if line["kind"] == "act" and line["step"] == step and line["outcome"] == "done"
+        ]
 
 
 def _total(lines: list[Line]) -> int:
@@ -105,6 +112,8 @@ def completed_means_done(books: Books) -> None:
         elif record.activity != "validate_order":
             _require(record.state is StepState.DONE, f"I-2: completed, but {record.step} is {record.state}")
             _require(len(books.done(record.step)) == 1, f"I-2: {record.step} is done here, but not at its provider")
+            scheduled = books.is_continued or books.scheduled(record.step)
+            _require(scheduled, f"T33: {record.step} is no activity of its own")
             _require(books.stands(record.step), f"I-2: {record.step} was taken back")
 
 
@@ -138,7 +147,7 @@ def standing_is_named(books: Books) -> None:
 
 
 def no_workflow_task_failed(books: Books) -> None:
-    """I-5: no workflow task failed or timed out; that the server asks for another one (a message came in) is no failure."""
+    """I-5: no workflow task failed or timed out; that the server asks for another one is no failure."""
     unhandled = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
     failed = [event.workflow_task_failed_event_attributes for event in books.events("WorkflowTaskFailed")]
     failed = [attributes for attributes in failed if attributes.cause != unhandled]
@@ -175,7 +184,9 @@ def ledger_agrees(books: Books) -> None:
         if record.state is EffectState.PENDING:
             _require(record.step not in compensable, f"{record.key} is left pending")
         else:
-            _require(stands is (record.state is EffectState.COMMITTED), f"{record.key} is {record.state}, not so outside")
+            _require(
+                stands is (record.state is EffectState.COMMITTED), f"{record.key} is {record.state}, not so outside"
+            )
 
 
 def ends_alike_everywhere(books: Books) -> None:

@@ -19,10 +19,10 @@ PATIENCE = 30.0
 """Seconds that any wait of a test may take."""
 
 
-async def eventually(look: Callable[[], Awaitable[Seen]], patience: float = PATIENCE) -> Seen:
+async def eventually(look: Callable[[], Awaitable[Seen | None]], patience: float = PATIENCE) -> Seen:
     """Look until there is something to see (anything true), and give it."""
     async with asyncio.timeout(patience):
-        while not (seen := await look()):
+        while not (seen := await look()):  # what is looked at is outside this process
             await asyncio.sleep(0.05)
         return seen
 

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -28,9 +28,11 @@ def bare_environment(**variables: str) -> dict[str, str]:
 
 
 class Child:
-    """`async with Child(...) as child`: a process of our own, with its output in a file; killed if it outlives that."""
+    """`async with Child(...) as child`: a process of our own, killed if it outlives that; its output goes to a file."""
 
-    def __init__(self, command: tuple[str, ...], folder: Path, environment: Mapping[str, str], name: str = "worker") -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], name: str = "worker"
+    ) -> None:
         self._command = command
         self._folder = folder
         self._environment = environment
@@ -41,7 +43,12 @@ class Child:
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, cwd=self._folder, env=dict(self._environment), stdin=DEVNULL, stdout=output, stderr=STDOUT
+                *self._command,
+                cwd=self._folder,
+                env=dict(self._environment),
+                stdin=DEVNULL,
+                stdout=output,
+                stderr=STDOUT,
             )
         return self
 
@@ -88,8 +95,13 @@ class Child:
         return self._process
 
 
-async def run(*command: object, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Ran:
-    """Run a program to its end; it reads nothing."""
+async def run(
+    *command: object,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    patience: float = PATIENCE,
+) -> Ran:
+    """Run a program to its end, which has to come within `patience` seconds; it reads nothing."""
     process = await asyncio.create_subprocess_exec(
         *map(str, command),
         cwd=folder,
@@ -99,7 +111,7 @@ async def run(*command: object, folder: Path | None = None, environment: Mapping
         stderr=PIPE,
     )
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             out, err = await process.communicate()
     except BaseException:
         process.kill()
@@ -108,7 +120,7 @@ async def run(*command: object, folder: Path | None = None, environment: Mapping
     return Ran(process.returncode or 0, out.decode(), err.decode())
 
 
-def worker_of(shop: Shop, name: str = "worker", **settings: object) -> Child:
+def worker_of(shop: Shop, name: str = "worker", command: Sequence[str] = WORKER, **settings: object) -> Child:
     """A real worker for the orders of `shop`: its books, its approvers, its task queue, the definitions it publishes.
 
     `settings` are more of them, by the names of `orderflow.settings`.
@@ -127,7 +139,7 @@ def worker_of(shop: Shop, name: str = "worker", **settings: object) -> Child:
         **settings,
     }
     variables = {f"ORDERFLOW_{setting.upper()}": str(value) for setting, value in configured.items()}
-    return Child(WORKER, folder, bare_environment(TEMPORAL_ADDRESS=address_of(shop.client), **variables), name)
+    return Child(command, folder, bare_environment(TEMPORAL_ADDRESS=address_of(shop.client), **variables), name)
 
 
 class TemporalCli:

@@ -64,7 +64,7 @@ async def within(awaitable: Awaitable[T], seconds: float = 20) -> T:
 async def seen(condition: Callable[[], T], seconds: float = 20) -> T:
     """Look until there is something to see."""
     async with asyncio.timeout(seconds):
-        while not (result := await asyncio.to_thread(condition)):  # noqa: ASYNC110  # other processes write the log
+        while not (result := await asyncio.to_thread(condition)):  # other processes write the log
             await asyncio.sleep(0.01)
     return result
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from orderflow.activities import OrderActivities
@@ -133,14 +134,18 @@ class Shop:
         return make_worker(self.client, activities or self.activities, task_queue=self.task_queue, **options)
 
     def activities_with(
-        self, *, catalogue: Catalogue | None = None, without: Collection[str] = ()
+        self,
+        *,
+        catalogue: Catalogue | None = None,
+        providers: Mapping[str, Provider] | None = None,
+        without: Collection[str] = (),
     ) -> OrderActivities:
-        """The activities of a worker that knows other kinds of step, or has no provider for some of them."""
+        """The activities of a worker that knows other kinds of step, or has other providers, or not all of them."""
         known = catalogue or self.catalogue
-        providers = {name: provider for name, provider in self.providers(known).items() if name not in without}
+        chosen = self.providers(known) if providers is None else providers
         return OrderActivities(
             effects=EffectStore(self.ledger, poll_interval=0.05),
-            providers=providers,
+            providers={name: provider for name, provider in chosen.items() if name not in without},
             catalogue=known,
             verify=self.registry.verify,
             published=self.published,
@@ -211,13 +216,18 @@ class Order:
 
     @property
     def id(self) -> str:
-        """The Workflow ID."""
         return self.handle.id
 
     async def view(self) -> OrderView:
         """What the query shows now."""
         async with asyncio.timeout(PATIENCE):
-            return await self.handle.query(OrderWorkflow.view)
+            while True:
+                try:
+                    return await self.handle.query(OrderWorkflow.view)
+                except RPCError as error:  # its workflow task is failing, or another query waits: the next may do
+                    if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                        raise
+                    await asyncio.sleep(0.05)
 
     async def until(self, *stages: Stage) -> OrderView:
         """Wait for one of these stages; fail at once in a final one that is none of them."""
@@ -262,7 +272,10 @@ class Order:
     async def decide(self, token: str) -> DoorAnswer:
         """Send a decision through the update and give the verdict."""
         async with asyncio.timeout(PATIENCE):
-            return await self.handle.execute_update(DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer)
+            answer: DoorAnswer = await self.handle.execute_update(
+                DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer
+            )
+            return answer
 
     async def cancel(self) -> None:
         """Ask Temporal to cancel the order; it may end at its own pace."""

@@ -8,8 +8,8 @@ import pytest
 
 from orderflow.definitions import packaged_definitions
 from tests.definitions import load, shipped
-from tests.support.command_line import orderflow, run_process
-from tests.support.extension import install
+from tests.order_events import EXAMPLE
+from tests.support.command_line import orderflow, run_process, unconfigure
 
 
 def written(folder: Path, value: object, prefix: bytes = b"") -> Path:
@@ -65,11 +65,45 @@ def test_graph_draws_mermaid_and_svg() -> None:
     assert told["drawing"] == orderflow("graph").out
 
 
+def installed(site: Path) -> None:
+    """A team's package in the folder `site`, with one step that no other package has."""
+    kind = """StepKind(
+    activity="page_customer", provider="paging", operation="page", intent=lambda order: {"order_id": order.order_id}
+)"""
+    (site / "team_step.py").write_text(f"from orderflow.catalogue import StepKind\n\nPAGE = {kind}\n")
+    metadata = site / "team_step-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: team-step\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[orderflow.steps]\npage = team_step:PAGE\n")
+
+
 async def test_steps_of_installed_packages_are_known(tmp_path: Path) -> None:
     """A team's own step is checked like ours; without its package it is unknown."""
-    folder = install(tmp_path)
-    (file,) = folder.glob("*.json")
-    assert (await run_process("validate", file)).code == 2
-    ran = await run_process("validate", file, path=tmp_path)
+    site = tmp_path / "site"
+    site.mkdir()
+    installed(site)
+    file = written(tmp_path, shipped({"$.version": "2.0.0", "$.steps[4].activity": "page_customer"}))
+    refused = await run_process("validate", file)
+    assert (refused.code, "$.steps[4].activity" in refused.err) == (2, True)
+    ran = await run_process("validate", file, path=site)
     assert (ran.code, ran.err) == (0, "")
-    assert (await run_process("graph", file, path=tmp_path)).out.count("ship") > 0
+    assert (await run_process("graph", file, path=site)).code == 0
+
+
+def test_a_definition_that_workers_may_not_publish_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the order starts, which a worker would refuse; none for a definition that this machine publishes."""
+    unconfigure(tmp_path, monkeypatch)
+    (tmp_path / "event.json").write_bytes(EXAMPLE)
+    (tmp_path / "published").mkdir()
+    file = written(tmp_path / "published", shipped({"$.version": "2.0.0"}))
+    submit = ("submit", "event.json", "--direct", "--print", "--definition", file)
+    ran = orderflow(*submit)
+    assert (ran.code, len(ran.out.splitlines()), len(ran.err.splitlines())) == (0, 1, 1)
+    assert "order 2.0.0 is neither packaged nor in ORDERFLOW_DEFINITIONS_DIR (not set here)" in ran.err
+    monkeypatch.setenv("ORDERFLOW_DEFINITIONS_DIR", "published")
+    assert orderflow(*submit).err == ""
+    (tmp_path / "published" / "other.json").write_text("{}")
+    broken = orderflow(*submit)
+    assert (broken.code, "other.json" in broken.err) == (0, True)

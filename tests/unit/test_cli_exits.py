@@ -1,5 +1,10 @@
 """How a command ends: exit codes that scripts rely on, one line for a person, JSON for a program."""
 
+import errno
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +20,7 @@ from orderflow.domain.errors import (
     OrderflowError,
     Problem,
 )
-from tests.support.command_line import orderflow, unconfigure
+from tests.support.command_line import PATIENCE, PROGRAM, orderflow, unconfigure
 
 VERBS = ["demo", "dev", "worker", "submit", "list", "show", "approve", "reject", "validate", "graph", "doctor",
          "db upgrade", "db current", "keys new", "keys list", "simulator", "simulator log", "simulator fault",
@@ -48,6 +53,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (LedgerUnavailable("no"), 3),
         (TypeError("no"), 70),
         (OSError("no"), 70),
+        (OSError(errno.ENOSPC, "No space left on device"), 3),
     ],
 )
 def test_each_kind_of_error_has_its_exit_code(error: Exception, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,3 +130,61 @@ def test_every_verb_speaks_json(verb: str) -> None:
 def test_the_version_is_told() -> None:
     """For bug reports."""
     assert orderflow("--version").out == f"{package.__version__}\n"
+
+
+def piped(arguments: str, shell: str) -> subprocess.CompletedProcess[str]:
+    """Run a command from a POSIX shell, as `shell` says with `$O` in its place."""
+    return subprocess.run(
+        ["bash", "-c", shell.replace("$O", f'"$@" {arguments}'), "orderflow", *PROGRAM],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.fixture
+def long_log() -> None:
+    """A simulator's log that no pipe's buffer can hold."""
+    Path(".orderflow").mkdir()
+    at = "2026-01-01T00:00:00+00:00"
+    injected = {"operation": "charge", "kind": "decline", "times": 1}
+    faults = [{"seq": seq, "at": at, "kind": "fault", "injected": injected} for seq in range(1, 2001)]
+    text = "".join(json.dumps(fault) + "\n" for fault in faults)
+    Path(".orderflow/simulator.jsonl").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", ["validate", "simulator log", "simulator log --json"])
+@pytest.mark.usefixtures("long_log")
+def test_a_full_disk_is_one_line_and_no_bug(arguments: str) -> None:
+    """Whether the output is written at its end or on the way."""
+    ran = piped(arguments, "$O >/dev/full")
+    assert ran.returncode == 3
+    assert ran.stderr == (
+        "orderflow: the output cannot be written (No space left on device); make room, or write elsewhere\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", ["simulator log", "simulator log --json"])
+@pytest.mark.usefixtures("long_log")
+def test_a_reader_that_goes_away_is_no_error(arguments: str) -> None:
+    """`| head -1`: silence, and the exit code that a shell gives to any program whose reader has gone."""
+    ran = piped(arguments, "set -o pipefail; $O | head -1")
+    assert (ran.returncode, ran.stderr) == (141, "")
+    assert len(ran.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_as_good_as_none(closing: str) -> None:
+    """The verb does its work; nobody is told."""
+    ran = piped("validate", f"$O {closing}")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_closed_standard_input_is_an_empty_one() -> None:
+    """Bad input, in one line."""
+    ran = piped("validate -", "$O <&-")
+    assert ran.returncode == 2
+    assert "standard input: is empty" in ran.stderr

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,6 +19,7 @@ from orderflow.domain.effects import EffectState
 from orderflow.domain.orders import Outcome, Reason, Stage, Standing, StepRecord, StepState
 from orderflow.ledger import AttemptRecord, EffectRecord
 from tests.approval_requests import BOUND, open_request
+from tests.support.shop import order_event
 
 ORDER = BOUND.workflow_id
 NOW = datetime.now(UTC)
@@ -27,7 +29,11 @@ NOW = datetime.now(UTC)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal of 80 columns."""
     monkeypatch.setattr(
-        output, "console", lambda: Console(width=80, highlight=False, markup=False, file=sys.stdout, color_system=None)
+        output,
+        "console",
+        lambda stream=None: Console(
+            width=80, highlight=False, markup=False, file=stream or sys.stdout, color_system=None
+        ),
     )
     monkeypatch.setattr(orders, "console", output.console)
 
@@ -147,6 +153,43 @@ def test_a_page_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     lines = page(FULL, capsys).splitlines()
     assert [line for line in lines if len(line) > 80 and "FAILING" not in line] == []
     assert sum(ORDER in line for line in lines) >= 3
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("ended", ["terminated", "timed_out"])
+def test_an_order_that_temporal_ended_does_not_look_alive(ended: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What stands first is that nothing was compensated, and what stands; no approval is offered."""
+    undone = effect(key=f"{ORDER}.reserve.do", step="reserve", state=EffectState.REVERSED)
+    report = replace(FULL, status=status(status=ended), effects=(effect(), undone))
+    lines = page(report, capsys).splitlines()
+    assert lines[0] == f"ENDED BY TEMPORAL ({ended}) without compensation."
+    assert max(map(len, lines[:8])) <= 80
+    head = "\n".join(lines[: next(number for number, line in enumerate(lines) if line.startswith("order "))])
+    assert "still standing" in head
+    assert "committed" in head
+    assert "reversed" not in head
+    assert not any("orderflow approve" in line or "pending approval" in line for line in lines)
+    told = report.as_json()
+    assert (told["cut_off"], told["left_standing"]) == (ended, [f"{ORDER}.charge.do"])
+    assert told["view"]["request"] is None
+
+
+@pytest.mark.parametrize(
+    ("ended", "stage"),
+    [("running", Stage.AWAITING_APPROVAL), ("terminated", Stage.COMPLETED), ("failed", Stage.FAILED)],
+)
+def test_an_order_that_came_to_its_own_end_is_not_cut_off(ended: str, stage: Stage) -> None:
+    """Nor is one that still runs."""
+    report = replace(FULL, status=status(status=ended), view=view(stage=stage))
+    assert (report.cut_off, report.left_standing) == (None, [])
+
+
+def test_every_item_is_shown_to_whoever_approves() -> None:
+    """An order holds at most 100, and each is part of what is signed."""
+    items = [{"sku": f"sku-{number}", "quantity": 1, "unit_price_minor": 1} for number in range(100)]
+    event = order_event(items=items, total_minor=100)
+    shown = str(order_page.event_fields(event)["items"])
+    assert [f"1 × sku-{number} at EUR 0.01" for number in range(100)] == shown.split(", ")
 
 
 def test_a_page_without_a_worker_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,12 @@
 """`orderflow simulator log`, `fault` and `reset` over the log in the state folder."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from orderflow.domain.effects import Unknown
 from orderflow.providers.simulated import SimulatedWorld
 from tests.support.command_line import orderflow, unconfigure
 from tests.support.providers import act, within
@@ -16,6 +18,28 @@ LOG = Path(".orderflow/simulator.jsonl")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run in, with nothing configured."""
     return unconfigure(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def corrupt_log() -> None:
+    """A log that somebody has written into."""
+    LOG.parent.mkdir()
+    LOG.write_bytes(b"{}\nnonsense\n")
+
+
+@pytest.mark.usefixtures("corrupt_log")
+async def test_a_corrupt_log_is_found_by_doctor_and_stops_no_provider() -> None:
+    """An act on it is neither done nor refused: the order waits until a person has put the file right."""
+    told = {check["name"]: check for check in orderflow("doctor", "--json").json["checks"]}
+    assert told["providers"]["health"] == "fail"
+    assert f"{LOG} line 1 is no line of a simulator's log" in told["providers"]["says"]
+    payments = SimulatedWorld(LOG).provider("payments")
+    charge, refund = act("charge", "order-1"), act("refund", "order-1")
+    for asked in (payments.perform(charge), payments.undo(refund, charge), payments.lookup(charge)):
+        answer = await within(asked)
+        assert isinstance(answer, Unknown)
+        assert "corrupt" in answer.detail
+    assert await within(payments.list(datetime.now(UTC))) is None
 
 
 def test_looking_at_a_world_that_was_never_used_makes_none() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from orderflow.domain import events, intents, money
-from orderflow.domain.money import EXPONENTS, Currency, Money, PositiveAmountMinor
+from orderflow.domain.money import EXPONENTS, AmountMinor, Currency, Money
 from orderflow.domain.strict_json import MAX_INTEGER
 
 
@@ -99,12 +99,10 @@ def test_a_code_that_is_no_active_currency_is_refused(code: object) -> None:
         TypeAdapter(Currency).validate_python(code)
 
 
-@pytest.mark.parametrize(
-    "text", ["true", '"100"', "100.0", "1e2", "-5", "0", "null", "100.5", str(MAX_INTEGER + 1), "[]"]
-)
+@pytest.mark.parametrize("text", ["true", '"100"', "100.0", "1e2", "-5", "null", "100.5", str(MAX_INTEGER + 1), "[]"])
 def test_an_amount_is_never_coerced(text: str) -> None:
     """M02: from JSON text and from Python values alike."""
-    adapter = TypeAdapter(PositiveAmountMinor)
+    adapter = TypeAdapter(AmountMinor)
     with pytest.raises(ValidationError):
         adapter.validate_json(text)
     with pytest.raises(ValidationError):

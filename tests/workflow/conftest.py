@@ -1,4 +1,4 @@
-"""One time-skipping server for each module (T39), with a clock that runs ahead, and a shop with a running worker.
+"""One time-skipping server for each module (T39), with a clock that runs, and a shop with a running worker.
 
 Schedules, payload limits, lists of search attributes and suggested continue-as-new are not in this server (T38): tests
 of those stand in `tests/integration`.
@@ -17,11 +17,12 @@ from orderflow.client import data_converter
 from orderflow.contracts import REASON_ATTRIBUTE, STAGE_ATTRIBUTE
 from tests.support.servers import time_skipping_binary
 from tests.support.shop import Shop, open_for_business
+from tests.workflow.clock import Clock
 
 
 @pytest.fixture(scope="module")
 async def env() -> AsyncIterator[WorkflowEnvironment]:
-    """A time-skipping server of this module's own; time passes about a hundred times faster than outside."""
+    """A time-skipping server of this module's own."""
     async with await WorkflowEnvironment.start_time_skipping(
         test_server_existing_path=str(time_skipping_binary()), data_converter=data_converter()
     ) as started:
@@ -31,17 +32,18 @@ async def env() -> AsyncIterator[WorkflowEnvironment]:
                 namespace="default", search_attributes={STAGE_ATTRIBUTE: keyword, REASON_ATTRIBUTE: keyword}
             )
         )
-        ticking = asyncio.create_task(_tick(started))
         with started.auto_time_skipping_disabled():  # it would skip to an approval's expiry as soon as a test waits
             yield started
-        ticking.cancel()
-        await asyncio.wait({ticking})
 
 
-async def _tick(env: WorkflowEnvironment) -> None:
-    while True:
-        await env.sleep(1)
-        await asyncio.sleep(0.01)
+@pytest.fixture(scope="module", autouse=True)
+async def clock(env: WorkflowEnvironment) -> AsyncIterator[Clock]:
+    """The clock of that server, running."""
+    clock = Clock(env)
+    ticking = asyncio.create_task(clock.tick())
+    yield clock
+    ticking.cancel()
+    await asyncio.wait({ticking})
 
 
 @pytest.fixture

@@ -200,7 +200,9 @@ async def _pass_the_approval(order: Order, scenario: Scenario, gate: Gate | None
 
 async def _cancel_during(order: Order, scenario: Scenario, gate: Gate | None) -> None:
     """Cancel when the fault has struck and nothing but its step runs, so that what must be undone is certain."""
-    await order.when(lambda view: [left.step for left in view.steps if left.state is StepState.RUNNING] == [scenario.step])
+    await order.when(
+        lambda view: [left.step for left in view.steps if left.state is StepState.RUNNING] == [scenario.step]
+    )
     if gate is not None:
         await order.when(lambda _: gate.reached.is_set())
         await _cancel_and_open(order, gate)

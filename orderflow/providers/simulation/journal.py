@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, Generic, Protocol, TypeVar
 
 from filelock import FileLock
 
-from orderflow.domain.errors import InvalidInput
+from orderflow.domain.errors import InvalidSettings
 from orderflow.domain.strict_json import JsonValue
 
 Line = dict[str, JsonValue]
@@ -64,7 +64,7 @@ class Journal(Generic[StateT]):
         """Hold the log alone, read what others wrote, then write what this turn appends, flushed to the disk.
 
         Raises:
-            InvalidInput: when a line before the last one cannot be read.
+            InvalidSettings: when a line before the last one cannot be read.
             OSError: when the file cannot be read or written.
         """
         with self._in_process, self._between_processes, self.path.open("a+b") as file:
@@ -101,7 +101,7 @@ class Journal(Generic[StateT]):
         except ValueError:
             line = None
         if not isinstance(line, dict) or line.get("seq") != self._next_seq:
-            raise InvalidInput(f"{self.path} line {self._next_seq} is no line of a simulator's log; remove the file")
+            raise InvalidSettings(f"{self.path} line {self._next_seq} is no line of a simulator's log; remove the file")
         return line
 
     def _write(self, file: BinaryIO, turn: Turn[StateT]) -> None:
