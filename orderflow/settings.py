@@ -7,12 +7,20 @@ import difflib
 import ipaddress
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from orderflow.contracts import TASK_QUEUE
@@ -35,13 +43,22 @@ def _none_if_forever(seconds: object) -> object:
 
 
 @dataclass(frozen=True)
-class SqliteLedger:
+class SqliteTarget:
     """A ledger in one SQLite file."""
 
     path: Path
 
 
-LedgerTarget = SqliteLedger
+@dataclass(frozen=True)
+class PostgresTarget:
+    """A ledger in a PostgreSQL database, which one process reaches over at most `connections` connections."""
+
+    url: str = field(repr=False)
+    password: str | None = field(repr=False)
+    connections: int
+
+
+LedgerTarget = SqliteTarget | PostgresTarget
 """Where the ledger is; one more type for each further backend."""
 
 
@@ -60,7 +77,12 @@ class Settings(BaseSettings):
     state_dir: _Folder = Path(".orderflow")
     """Where an unconfigured orderflow keeps its ledger, its development keys and its dev server's database."""
     ledger_url: str = Field(default="", repr=False)
-    """`sqlite:///relative/path` or `sqlite:////absolute/path`; empty is `ledger.db` in `state_dir`."""
+    """`sqlite:///relative/path`, `sqlite:////absolute/path` or `postgresql://user@host:5432/database`; empty is
+    `ledger.db` in `state_dir`."""
+    ledger_password: SecretStr | None = None
+    """The password for a ledger on PostgreSQL, so that it need not stand in the URL."""
+    ledger_connections: int = Field(default=8, ge=1, le=100)
+    """Connections that one process opens to PostgreSQL at most."""
     providers: Literal["simulated", "http"] = "simulated"
     providers_url: str = ""
     """Base address of the providers, for `http`."""
@@ -87,7 +109,7 @@ class Settings(BaseSettings):
     @field_validator("ledger_url")
     @classmethod
     def _names_a_ledger(cls, url: str) -> str:
-        if url:
+        if url and not _is_postgres(url):
             _sqlite_path(url)
         return url
 
@@ -103,7 +125,10 @@ class Settings(BaseSettings):
     @property
     def ledger(self) -> LedgerTarget:
         """Where the ledger is."""
-        return SqliteLedger(_sqlite_path(self.ledger_url) if self.ledger_url else self.state_dir / "ledger.db")
+        if _is_postgres(self.ledger_url):
+            password = self.ledger_password.get_secret_value() if self.ledger_password else None
+            return PostgresTarget(self.ledger_url, password, self.ledger_connections)
+        return SqliteTarget(_sqlite_path(self.ledger_url) if self.ledger_url else self.state_dir / "ledger.db")
 
     @property
     def simulator_log(self) -> Path:
@@ -141,7 +166,9 @@ def child_environment(settings: Settings, *, temporal_address: str) -> dict[str,
     others = (key for key in os.environ if key.startswith(_OF_EXTENSIONS) or not key.startswith((PREFIX, "TEMPORAL_")))
     inherited = {key: os.environ[key] for key in others}
     own = {
-        PREFIX + key.upper(): str(value) for key, value in settings.model_dump(exclude_none=True).items() if value != ""
+        PREFIX + key.upper(): value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+        for key, value in settings.model_dump(exclude_none=True).items()
+        if value != ""
     }
     return {**inherited, **own, "TEMPORAL_ADDRESS": temporal_address, "TEMPORAL_NAMESPACE": "default"}
 
@@ -157,14 +184,17 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def _is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
 def _sqlite_path(url: str) -> Path:
     """The file that `url` names; the sentences of the error never repeat the URL, which may hold a password."""
-    scheme = url.partition(":")[0].lower()
-    if scheme in {"postgres", "postgresql"}:
-        raise ValueError("names a PostgreSQL ledger, which comes with a later release; use sqlite:///path/to/ledger.db")
     path = url.removeprefix(_SQLITE)
     if not url.startswith(_SQLITE) or path in {"", "/", ":memory:"} or "?" in path:
-        raise ValueError("must be sqlite:///relative/path.db or sqlite:////absolute/path.db")
+        raise ValueError(
+            "must be sqlite:///relative/path.db, sqlite:////absolute/path.db or postgresql://user@host:5432/database"
+        )
     return Path(path).expanduser()
 
 

@@ -17,14 +17,14 @@ from temporalio.worker import Worker
 
 from orderflow.activities import OrderActivities
 from orderflow.approvers import approver_registry
+from orderflow.backends import doubts, open_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
-from orderflow.client import ServerUnreachable, address_of, connect, ensure_search_attributes
+from orderflow.client import address_of, connect, ensure_search_attributes
 from orderflow.definitions import load_published
 from orderflow.domain.effects import Provider
-from orderflow.domain.errors import InvalidSettings, OrderflowError
+from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
 from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
-from orderflow.ledger.sqlite import SqliteLedger
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
 from orderflow.settings import Settings, is_loopback, load_settings, provider_settings
@@ -81,6 +81,7 @@ async def run_worker(
     Raises:
         InvalidSettings: something has to be provided first; the message says what.
         ServerUnreachable: Temporal is not there, or stopped being there.
+        LedgerUnavailable: the ledger's database is not there.
     """
     stopping = stop or asyncio.Event()
     with stopped_by_signals(stopping):
@@ -140,8 +141,7 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
     registry = approver_registry(settings, address, say)
     require_chosen_providers(settings, address)
     async with AsyncExitStack() as opened:
-        ledger = await open_ledger(settings)
-        opened.push_async_callback(ledger.aclose)
+        ledger = await open_working_ledger(settings, opened, say)
         providers = await open_providers(settings, catalogue, opened)
         yield OrderActivities(
             effects=EffectStore(ledger),
@@ -162,9 +162,17 @@ def require_chosen_providers(settings: Settings, address: str) -> None:
         )
 
 
-async def open_ledger(settings: Settings) -> EffectLedger:
-    """Open the ledger that the settings name. Raises `InvalidSettings` when it cannot be used."""
-    return await SqliteLedger.open(settings.ledger.path)
+async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: Say) -> EffectLedger:
+    """Open the ledger that the settings name and prove that it can be written; `opened` closes it.
+
+    Raises `InvalidSettings` and `LedgerUnavailable` as `open_ledger` does.
+    """
+    if doubt := doubts(settings):
+        log.warning(doubt)
+    ledger = await open_ledger(settings)
+    opened.push_async_callback(ledger.aclose)
+    say(await ledger.check())
+    return ledger
 
 
 async def open_providers(settings: Settings, catalogue: Catalogue, opened: AsyncExitStack) -> Mapping[str, Provider]:
@@ -231,7 +239,7 @@ def main() -> int:
         asyncio.run(run_worker(settings))
     except OrderflowError as error:
         print(error, file=sys.stderr)
-        return 3 if isinstance(error, ServerUnreachable) else 2
+        return 3 if isinstance(error, TransientError) else 2
     return 0
 
 

@@ -19,6 +19,7 @@ from temporalio.service import RPCError
 
 import orderflow
 from orderflow.approvers import DEVELOPMENT_APPROVERS
+from orderflow.backends import doubts, open_ledger
 from orderflow.catalogue import load_catalogue
 from orderflow.cli.keys import approvers_in, approvers_set
 from orderflow.cli.simulated_world import LocalWorld
@@ -27,8 +28,7 @@ from orderflow.definitions import load_published
 from orderflow.domain.errors import OrderflowError
 from orderflow.domain.orders import Stage
 from orderflow.embedded import find_program, find_temporal
-from orderflow.ledger.sqlite import SqliteLedger
-from orderflow.settings import Settings, load_settings
+from orderflow.settings import Settings, SqliteTarget, load_settings
 
 RECENT: Final = timedelta(seconds=70)
 """A worker that polls is seen at least once a minute; the server remembers one that is gone for five."""
@@ -97,20 +97,25 @@ def _approvers(settings: Settings) -> Check:
 
 
 async def _ledger(settings: Settings) -> Check:
-    path = settings.ledger.path
-    if not path.exists():
-        folder = _nearest(path.parent)
+    target = settings.ledger
+    if isinstance(target, SqliteTarget) and not target.path.exists():
+        folder = _nearest(target.path.parent)
         if not os.access(folder, os.W_OK | os.X_OK):
-            return Check("ledger", Health.FAIL, f"{path} cannot be made: {folder} is not writable for this user")
-        return Check("ledger", Health.OK, f"{path} will be made when a worker first starts")
+            return Check("ledger", Health.FAIL, f"{target.path} cannot be made: {folder} is not writable for this user")
+        return _doubted(settings, f"{target.path} will be made when a worker first starts")
     try:
-        ledger = await SqliteLedger.open(path)
+        ledger = await open_ledger(settings)
         try:
-            return Check("ledger", Health.OK, await ledger.check())
+            return _doubted(settings, await ledger.check())
         finally:
             await ledger.aclose()
     except OrderflowError as error:
         return Check("ledger", Health.FAIL, error.message)
+
+
+def _doubted(settings: Settings, well: str) -> Check:
+    doubt = doubts(settings)
+    return Check("ledger", Health.WARN, doubt) if doubt else Check("ledger", Health.OK, well)
 
 
 def _nearest(folder: Path) -> Path:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from temporalio.client import Client
 
+from orderflow.backends import open_existing_ledger
 from orderflow.client import NoAnswer, OrderStatus, order_status, view
 from orderflow.contracts import OrderView
 from orderflow.domain.approvals import ApprovalRequest
@@ -13,7 +14,6 @@ from orderflow.domain.effects import STANDING
 from orderflow.domain.errors import OrderflowError
 from orderflow.domain.orders import FINAL
 from orderflow.ledger import AttemptRecord, EffectRecord
-from orderflow.ledger.sqlite import SqliteLedger
 from orderflow.settings import Settings
 
 _ENDED_FROM_OUTSIDE: Final = frozenset({"terminated", "timed_out"})
@@ -93,11 +93,8 @@ def may_not_approve(request: ApprovalRequest | None) -> list[str]:
 async def _remembered(
     settings: Settings, order: str
 ) -> tuple[Sequence[EffectRecord], Sequence[AttemptRecord], str | None]:
-    path = settings.ledger.path
-    if not path.exists():  # opening it would make one, in whatever folder this command runs in
-        return (), (), f"there is no ledger at {path}; run this where the worker runs, or set ORDERFLOW_LEDGER_URL"
     try:
-        ledger = await SqliteLedger.open(path)
+        ledger = await open_existing_ledger(settings)
     except OrderflowError as error:
         return (), (), error.message
     try:

@@ -4,25 +4,22 @@ import asyncio
 import random
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from orderflow.domain.errors import InvalidSettings, LedgerUnavailable
+from orderflow.ledger.schema import LATEST, REVISIONS, require_known, statements
 from orderflow.ledger.sql_ledger import SqlLedger
-from orderflow.ledger.statements import load_statements
+from orderflow.ledger.statements import SQLITE, load_statements
 from orderflow.ledger.transactions import Row, Transaction
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
-
-# Whole milliseconds since 1970; SQLite before 3.42 knows no `unixepoch('subsec')`.
-_CLOCK = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
-_SCHEMA = load_statements("schema.sql", clock=_CLOCK)
-_STATEMENTS = load_statements("effects.sql", clock=_CLOCK)
+_STATEMENTS = load_statements("sql/effects.sql", SQLITE)
 
 _BUSY_SECONDS = 3.0  # SQLite's own wait for another writer; BEGIN IMMEDIATE makes it apply to all of a transaction
 _TRIES = 4
@@ -49,7 +46,7 @@ class SqliteLedger(SqlLedger):
 
     @classmethod
     async def open(cls, path: Path) -> Self:
-        """Open the ledger in `path`; the file and its folder are made when they are missing.
+        """Open the ledger in `path`; the file and its folder are made when they are missing, an older schema upgraded.
 
         Raises:
             InvalidSettings: if `path` cannot hold a ledger, or holds something else or a newer ledger.
@@ -66,7 +63,7 @@ class SqliteLedger(SqlLedger):
     async def check(self) -> str:
         """Say what and where this ledger is, after writing to it."""
         await self._on_thread(partial(_in_transaction, self._connection, self._write_nothing_new))
-        return f"SQLite {sqlite3.sqlite_version} ledger in {self._path}, schema {SCHEMA_VERSION}"
+        return f"SQLite {sqlite3.sqlite_version} ledger in {self._path}, schema {LATEST}"
 
     async def aclose(self) -> None:
         """Finish what runs and close the database; a second call does nothing."""
@@ -103,7 +100,19 @@ class SqliteLedger(SqlLedger):
         return [dict(row) for row in self._connection.execute(statement, parameters).fetchall()]
 
     def _write_nothing_new(self) -> None:
-        self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        self._connection.execute(f"PRAGMA user_version = {version}")
+
+
+def read_schema(path: Path) -> str | None:
+    """Look which schema the ledger in `path` has; `None` when there is no file, or none that was used.
+
+    Raises `InvalidSettings` and `LedgerUnavailable` as `SqliteLedger.open` does; nothing is made or changed.
+    """
+    if not path.exists():
+        return None
+    with _translated(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return _schema(connection)
 
 
 def _in_transaction(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
@@ -158,26 +167,34 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(path: Path, connection: sqlite3.Connection) -> None:
-    try:
-        _in_transaction(connection, partial(_create, path, connection))
+    with _translated(path):
+        _in_transaction(connection, partial(_upgrade, path, connection))
         for pragma in _PRAGMAS:
             _patiently(partial(connection.execute, pragma))
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
     except sqlite3.Error as error:
         if advice := _ADVICE.get(_code(error)):
             raise InvalidSettings(f"the ledger {path} cannot be used: {error}; {advice}") from error
         raise LedgerUnavailable(f"the ledger {path} cannot be used now: {error}") from error
 
 
-def _create(path: Path, connection: sqlite3.Connection) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == SCHEMA_VERSION:
-        return
-    if version > SCHEMA_VERSION:
-        raise InvalidSettings(
-            f"the ledger {path} has schema {version}, this orderflow knows {SCHEMA_VERSION}; run the newer one"
-        )
-    if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+def _upgrade(path: Path, connection: sqlite3.Connection) -> None:
+    """Run what is missing, in one transaction; `user_version` is the number of the last revision."""
+    found = _schema(connection)
+    require_known(found, f"the ledger {path}")
+    if found is None and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
         raise InvalidSettings(f"the ledger {path} holds the tables of something else; name another file")
-    for statement in _SCHEMA.values():
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    for revision in REVISIONS[int(found or 0) :]:
+        for statement in statements(revision, SQLITE):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {int(revision)}")
+
+
+def _schema(connection: sqlite3.Connection) -> str | None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return f"{version:04}" if version else None

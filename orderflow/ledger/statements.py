@@ -1,19 +1,56 @@
-"""Reads the named, explained statements of the `.sql` files beside this module."""
+"""Reads the named, explained statements of the `.sql` files beside this module, as each database wants them."""
 
 import re
+from dataclasses import dataclass
 from importlib.resources import files
 
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 
 
-def load_statements(file: str, *, clock: str) -> dict[str, str]:
-    """Give the statements of `sql/<file>` by name, in the file's order.
+@dataclass(frozen=True)
+class Dialect:
+    """What the `.sql` files leave open, because SQLite and PostgreSQL say it differently.
 
-    `clock` is the backend's expression for its own time in whole milliseconds since 1970; it replaces `now_ms()`.
+    `clock` replaces `now_ms()`: the database's own time in whole milliseconds since 1970; `bigint` replaces `BIGINT`;
+    `bytewise` replaces `bytewise()`, a collation by code point; `table` replaces `table_options()`.
     """
-    text = files("orderflow.ledger").joinpath("sql", file).read_text(encoding="utf-8")
+
+    clock: str
+    bigint: str
+    bytewise: str
+    table: str
+
+    def render(self, statement: str) -> str:
+        """Give `statement` in this dialect."""
+        for word, meaning in (
+            ("now_ms()", self.clock),
+            ("BIGINT", self.bigint),
+            ("bytewise()", self.bytewise),
+            ("table_options()", self.table),
+        ):
+            statement = statement.replace(word, meaning)
+        return statement
+
+
+SQLITE = Dialect(
+    clock="CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)",  # before 3.42 no unixepoch('subsec')
+    bigint="INTEGER",
+    bytewise="BINARY",
+    table="STRICT, WITHOUT ROWID",
+)
+
+# Not now(), which is when the transaction began: one that waited for another's lock would grant a lease that is partly
+# over, and judge other leases by a time that is past.
+POSTGRES = Dialect(
+    clock="CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)", bigint="BIGINT", bytewise='"C"', table=""
+)
+
+
+def load_statements(file: str, dialect: Dialect) -> dict[str, str]:
+    """Give the statements of a `.sql` file by name, in the file's order; `file` is a path from `orderflow/ledger`."""
+    text = files("orderflow.ledger").joinpath(file).read_text(encoding="utf-8")
     return {
-        name: _COMMENT.sub("", body).replace("now_ms()", clock).strip().removesuffix(";")
+        name: dialect.render(_COMMENT.sub("", body)).strip().removesuffix(";").strip()
         for name, body in _NAMED.findall(text)
     }

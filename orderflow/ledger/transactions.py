@@ -156,9 +156,9 @@ def _changes(
 ) -> dict[str, object]:
     return {
         "state": state.value,
-        "reference": reference,
+        "reference": _storable(reference),
         "captured_minor": captured_minor,
-        "decline_code": decline_code,
+        "decline_code": _storable(decline_code),
         "result_json": result_json,
     }
 
@@ -186,9 +186,14 @@ def _undo_outcome(answer: Found) -> dict[str, object]:
 def _ending(answer: Found) -> str:
     match answer:
         case Refused(code=note) | Unknown(detail=note) if note:
-            return f"{answer.answer}: {note}"
+            return f"{answer.answer}: {_storable(note)}"
         case _:
             return answer.answer
+
+
+def _storable(text: str | None) -> str | None:
+    """What a provider may say and PostgreSQL cannot keep in a text is replaced, on every backend alike."""
+    return text and text.replace("\0", "\ufffd")
 
 
 def _record(row: Row) -> EffectRecord:

@@ -3,9 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from orderflow.ledger import EffectLedger
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
 from orderflow.simulator import serving
+from tests.support.ledger import LedgerDatabase, sqlite_database
+from tests.support.postgres import Postgres
 from tests.support.providers import Backend, new_order
 
 
@@ -34,3 +37,22 @@ def order() -> str:
 def world(tmp_path: Path) -> SimulatedWorld:
     """A new world, with a log of its own."""
     return SimulatedWorld(tmp_path / "state" / "log.jsonl")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LedgerDatabase]:
+    """A database without an effect, on each backend."""
+    if request.param == "sqlite":
+        opened = sqlite_database(tmp_path / "ledger.db")
+    else:
+        server: Postgres = request.getfixturevalue("postgres")
+        server.emptied()
+        opened = LedgerDatabase(server.url(), server.emptied)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+async def ledger(database: LedgerDatabase) -> EffectLedger:
+    """A ledger on it."""
+    return await database.open()

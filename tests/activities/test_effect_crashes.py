@@ -1,35 +1,30 @@
 """The effect store: one act, whoever dies between two steps and whoever else is at work."""
 
 import asyncio
-import sqlite3
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from orderflow.domain.effects import Busy, Done, EffectState, Unavailable, Unknown
 from orderflow.domain.errors import ClaimLost, EffectBusy, EffectReversed, OutcomeUnknown, ProviderUnavailable
 from orderflow.ledger import EffectLedger
-from orderflow.ledger.sqlite import SqliteLedger
 from tests.support.bank import Bank, Killed, Told
 from tests.support.ledger import (
     CHARGE,
     LONG,
     PATIENT,
     PENDING,
+    LedgerDatabase,
     WatchedLedger,
     dies,
-    opened_ledger,
     perform,
     settle,
     undo,
 )
 
 pytestmark = pytest.mark.timeout(30)
-
-ledger = pytest.fixture(opened_ledger)
 
 DEATHS = ["before claim", "after claim", "before acting", "after acting", "before settle", "after settle"]
 
@@ -117,12 +112,11 @@ async def test_a_charge_that_died_anywhere_can_be_undone_and_never_comes_back(le
     assert bank.net() == 0
 
 
-async def test_two_workers_make_one_call(ledger: EffectLedger, tmp_path: Path) -> None:
+async def test_two_workers_make_one_call(database: LedgerDatabase) -> None:
     """The second waits while the first is at the provider, then gives the first one's record (I03)."""
     gate = asyncio.Event()
     bank = Bank(deque([Told(Done(reference="ch_1", amount_minor=1000), acts=True, gate=gate)]))
-    other_ledger = await SqliteLedger.open(tmp_path / "ledger.db")
-    other = WatchedLedger(other_ledger)
+    ledger, other = await database.open(), WatchedLedger(await database.open())
     other.failed["claim"] = asyncio.Event()
     first = asyncio.create_task(perform(ledger, bank, lease=LONG))
     await bank.entered.wait()
@@ -131,7 +125,6 @@ async def test_two_workers_make_one_call(ledger: EffectLedger, tmp_path: Path) -
     gate.set()
     assert await first == await second
     assert bank.calls == [("perform", CHARGE.key)]
-    await other_ledger.aclose()
 
 
 async def test_many_stores_racing_on_one_key_make_one_call(ledger: EffectLedger) -> None:
@@ -169,17 +162,3 @@ async def test_a_late_holder_changes_nothing(ledger: EffectLedger) -> None:
         await late
     assert await ledger.get(CHARGE.key) == record
     assert bank.acts("charge") == 1
-
-
-async def test_no_transaction_is_open_while_the_provider_works(ledger: EffectLedger, tmp_path: Path) -> None:
-    """Another writer gets the write lock at once (D07)."""
-    bank = Bank()
-
-    def write() -> None:
-        with sqlite3.connect(tmp_path / "ledger.db", timeout=0, isolation_level=None) as other:
-            other.execute("BEGIN IMMEDIATE")
-            other.execute("ROLLBACK")
-        other.close()
-
-    bank.on_call = write
-    assert (await perform(ledger, bank)).state == EffectState.COMMITTED

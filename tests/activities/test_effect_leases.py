@@ -10,11 +10,10 @@ from orderflow.domain.effects import Done, EffectState, Unknown
 from orderflow.domain.errors import ClaimLost, LedgerUnavailable
 from orderflow.ledger import Claim, EffectLedger, EffectRecord, leases
 from tests.support.bank import Bank, Told
-from tests.support.ledger import LONG, NO_TIME, WatchedLedger, endings, opened_ledger, perform, undo
+from tests.support.ledger import LONG, NO_TIME, WatchedLedger, endings, perform, undo
 
 pytestmark = pytest.mark.timeout(30)
 
-ledger = pytest.fixture(opened_ledger)
 FOR_EVER = timedelta(days=1)
 
 

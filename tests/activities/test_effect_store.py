@@ -30,15 +30,12 @@ from tests.support.ledger import (
     PENDING,
     charge,
     endings,
-    opened_ledger,
     perform,
     state_of,
     undo,
 )
 
 pytestmark = pytest.mark.timeout(30)
-
-ledger = pytest.fixture(opened_ledger)
 
 
 async def test_a_charge_is_done_and_kept(ledger: EffectLedger) -> None:

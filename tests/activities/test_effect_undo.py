@@ -14,7 +14,6 @@ from tests.support.ledger import (
     PATIENT,
     PENDING,
     endings,
-    opened_ledger,
     perform,
     settle,
     state_of,
@@ -23,7 +22,6 @@ from tests.support.ledger import (
 
 pytestmark = pytest.mark.timeout(30)
 
-ledger = pytest.fixture(opened_ledger)
 NOT_DONE = [Told(answer) for answer in (Refused(code="no_funds"), PENDING, Busy(), Unavailable(), Unknown())]
 
 VOID = pytest.mark.parametrize("void", [True, False])

@@ -7,7 +7,7 @@ import pytest
 from orderflow.domain.effects import Done, EffectState, Found, Pending, Refused, Unknown
 from orderflow.domain.errors import ChargeWindowClosed, ClaimLost, EffectBusy, IntentConflict
 from orderflow.ledger import Claim, EffectLedger
-from tests.support.ledger import CHARGE, LONG, NO_TIME, REFUND, charge, opened_ledger, refund, state_of
+from tests.support.ledger import CHARGE, LONG, NO_TIME, REFUND, charge, refund, state_of
 from tests.support.ledger_states import (
     DONE,
     GIVEN_BACK,
@@ -20,8 +20,6 @@ from tests.support.ledger_states import (
 )
 
 pytestmark = pytest.mark.timeout(60)
-
-ledger = pytest.fixture(opened_ledger)
 
 
 async def test_a_conflicting_undo_leaves_the_effect_as_it_was(ledger: EffectLedger) -> None:

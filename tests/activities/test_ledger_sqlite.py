@@ -1,18 +1,19 @@
-"""The SQLite ledger: what it refuses to open, how it locks, and many processes on one file."""
+"""The SQLite ledger: what it refuses to open, and how it locks."""
 
-import asyncio
 import sqlite3
-import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from orderflow.domain.errors import EffectBusy, InvalidSettings, LedgerUnavailable
-from orderflow.ledger import Claim, sqlite
+from orderflow.domain.effects import EffectState
+from orderflow.domain.errors import InvalidSettings, LedgerUnavailable
+from orderflow.ledger import sqlite
+from orderflow.ledger.schema import LATEST
 from orderflow.ledger.sqlite import SqliteLedger
-from tests.support.ledger import CHARGE, LONG
+from tests.support.bank import Bank
+from tests.support.ledger import CHARGE, perform
 from tests.support.ledger_states import claimed, committed, pending, reversed_
 
 pytestmark = pytest.mark.timeout(60)
@@ -43,17 +44,6 @@ async def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
     await second.aclose()
 
 
-async def test_two_ledgers_on_one_file_see_one_claim(ledger: SqliteLedger, path: Path) -> None:
-    """The database decides, not the memory of a process (I03)."""
-    other = await SqliteLedger.open(path)
-    outcomes = await asyncio.gather(
-        *(one.claim(CHARGE, holder="x", lease=LONG) for one in (ledger, other) * 10), return_exceptions=True
-    )
-    assert sum(isinstance(outcome, Claim) for outcome in outcomes) == 1
-    assert sum(isinstance(outcome, EffectBusy) for outcome in outcomes) == 19
-    await other.aclose()
-
-
 async def test_the_check_says_what_and_where(ledger: SqliteLedger, path: Path) -> None:
     """One line for `doctor`."""
     line = await ledger.check()
@@ -80,16 +70,18 @@ async def test_every_write_takes_the_lock_before_it_reads(ledger: SqliteLedger) 
     assert len(began) == traced.count("COMMIT") == 5
 
 
-async def test_a_closed_ledger_says_so(path: Path) -> None:
-    """Closing waits for what runs; a second close does nothing; use after it is refused."""
-    ledger = await SqliteLedger.open(path)
-    running = asyncio.ensure_future(claimed(ledger))
-    await asyncio.sleep(0)
-    await ledger.aclose()
-    await ledger.aclose()
-    assert (await running).fresh
-    with pytest.raises(LedgerUnavailable, match="closed"):
-        await ledger.get(CHARGE.key)
+async def test_no_transaction_is_open_while_the_provider_works(ledger: SqliteLedger, path: Path) -> None:
+    """Another writer gets the write lock at once (D07)."""
+    bank = Bank()
+
+    def write() -> None:
+        with sqlite3.connect(path, timeout=0, isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+        other.close()
+
+    bank.on_call = write
+    assert (await perform(ledger, bank)).state == EffectState.COMMITTED
 
 
 async def test_a_lock_that_stays_is_unavailable_not_a_raw_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +138,7 @@ def make_newer(path: Path) -> None:
     """Put a ledger of a later version there."""
     path.parent.mkdir()
     with sqlite3.connect(path) as newer:
-        newer.execute(f"PRAGMA user_version = {sqlite.SCHEMA_VERSION + 1}")
+        newer.execute(f"PRAGMA user_version = {int(LATEST) + 1}")
     newer.close()
 
 
@@ -157,7 +149,7 @@ def make_newer(path: Path) -> None:
         (make_other_format, "no SQLite database; name another file"),
         (make_parent_a_file, "name a file in a folder of yours"),
         (make_other_database, "tables of something else; name another file"),
-        (make_newer, "this orderflow knows 1; run the newer one"),
+        (make_newer, "this orderflow knows 0001; run the newer one"),
     ],
 )
 async def test_a_path_that_cannot_hold_a_ledger_is_refused_with_advice(
@@ -189,23 +181,3 @@ async def test_the_database_refuses_rows_that_cannot_be(ledger: SqliteLedger, pa
         with pytest.raises(sqlite3.IntegrityError):
             other.execute(damage)
     other.close()
-
-
-@pytest.mark.parametrize("shared", [True, False], ids=["the same effects", "effects of their own"])
-async def test_eight_processes_do_every_effect_once(tmp_path: Path, shared: bool) -> None:
-    """No "database is locked", no second provider call, an exact count (D01, I03)."""
-    log = tmp_path / "bank.log"
-    log.touch()
-    orders = [[f"order-{0 if shared else process}-{number}" for number in range(50)] for process in range(8)]
-    processes = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.contender", tmp_path / "ledger.db", log, *own,
-            cwd=Path(__file__).parents[2], stderr=asyncio.subprocess.PIPE,
-        )
-        for own in orders
-    ]  # fmt: skip
-    ends = [await asyncio.wait_for(process.communicate(), 50) for process in processes]
-    assert [end[1].decode() for end in ends] == [""] * 8
-    assert [process.returncode for process in processes] == [0] * 8
-    charged = log.read_text().splitlines()
-    assert len(charged) == len(set(charged)) == len({order for own in orders for order in own})

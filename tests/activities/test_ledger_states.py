@@ -2,20 +2,17 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from orderflow.domain.effects import TRANSITIONS, UNDONE, EffectState, Refused
 from orderflow.domain.errors import EffectReversed, IntentConflict, OrderflowError
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
-from orderflow.ledger.sqlite import SqliteLedger
-from tests.support.ledger import CHARGE, LONG, NO_TIME, REFUND, charge, opened_ledger, state_of
+from tests.support.ledger import CHARGE, LONG, NO_TIME, REFUND, LedgerDatabase, charge, state_of
 from tests.support.ledger_states import DONE, OPEN_ANSWERS, REACH, pending
 
 pytestmark = pytest.mark.timeout(60)
 
-ledger = pytest.fixture(opened_ledger)
 STATES = pytest.mark.parametrize("state", list(REACH), ids=lambda state: state or "unseen")
 
 
@@ -46,12 +43,12 @@ async def every_write(ledger: EffectLedger) -> list[Callable[[], Awaitable[objec
 
 @STATES
 async def test_no_write_takes_an_effect_to_a_state_that_may_not_follow(
-    tmp_path: Path, state: EffectState | None
+    database: LedgerDatabase, ledger: EffectLedger, state: EffectState | None
 ) -> None:
     """Every write from every state either changes nothing or follows the table (the database holds it too)."""
     tried, more = 0, True
     while more:
-        ledger = await SqliteLedger.open(tmp_path / f"{tried}.db")
+        database.empty()
         await REACH[state](ledger)
         assert await state_of(ledger) == state
         writes = await every_write(ledger)
@@ -61,7 +58,6 @@ async def test_no_write_takes_an_effect_to_a_state_that_may_not_follow(
             assert await state_of(ledger) == state
         after = await state_of(ledger)
         assert after == state or after in TRANSITIONS[state]
-        await ledger.aclose()
         tried += 1
         more = tried < len(writes)
 

@@ -34,7 +34,7 @@ MACHINE_PATHS = [f"/{folder}/" for folder in ["root", "work", "tmp/of", "tmp/v"]
 def committed_files(folder: Path = ROOT) -> Iterator[Path]:
     """The project's files without environments, caches, state and secrets."""
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name != ".env":
+        if path.is_file() and path.name not in {".env", ".git"}:  # in a worktree .git is a file
             yield path
         elif path.is_dir() and (path.name in DOT_FOLDERS or not LOCAL_FOLDER.match(path.name)):
             yield from committed_files(path)

@@ -78,6 +78,20 @@ def test_each_server_says_when_it_is_healthy_and_the_worker_waits_for_it(name: s
     assert running["worker"]["depends_on"][name]["condition"] == "service_healthy"
 
 
+def test_workers_share_a_ledger_on_postgres_that_is_migrated_before_they_start() -> None:
+    """D02: no SQLite file is shared; who starts and who migrates name one database, and get its password as a file."""
+    running = services()
+    worker, migrate = running["worker"], running["migrate"]
+    assert migrate["command"] == ["db", "upgrade"]
+    assert worker["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert migrate["depends_on"]["postgresql"]["condition"] == "service_healthy"
+    for service in (worker, migrate):
+        assert service["environment"]["ORDERFLOW_LEDGER_URL"] == "postgresql://orderflow@postgresql:5432/orderflow"
+        assert service["environment"]["ORDERFLOW_SECRETS_DIR"] == "/run/secrets"
+        assert [secret["target"] for secret in service["secrets"]] == ["ORDERFLOW_LEDGER_PASSWORD"]
+    assert "volumes" not in worker
+
+
 @pytest.mark.parametrize("service", services().values(), ids=services().keys())
 def test_ports_are_published_on_loopback_only(service: dict[str, Any]) -> None:
     """Whoever reaches the namespace can signal an order: no port is for the network."""

@@ -1,4 +1,7 @@
-"""One of several processes that do the same effects: `python -m tests.support.contender LEDGER LOG ORDER...`."""
+"""One of several processes on one ledger: `python -m tests.support.contender LEDGER_URL LOG ORDER...`.
+
+It charges every order through a store of its own. With the log `-` it claims them instead, says so, and holds them.
+"""
 
 import asyncio
 import os
@@ -6,10 +9,15 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from orderflow.backends import open_ledger
 from orderflow.domain.effects import Absent, Act, Done, Found, Listed, Performed
+from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
-from orderflow.ledger.sqlite import SqliteLedger
+from orderflow.settings import Settings
 from tests.support.ledger import LONG, charge
+
+HELD = timedelta(seconds=1)
+"""How long a claim outlives a holder that was killed."""
 
 
 class FileBank:
@@ -38,16 +46,29 @@ class FileBank:
         return None
 
 
-async def contend(ledger_path: Path, log: Path, orders: list[str]) -> None:
-    """Charge every order through a ledger and a store of this process's own."""
-    ledger = await SqliteLedger.open(ledger_path)
+async def contend(ledger: EffectLedger, log: Path, orders: list[str]) -> None:
+    """Charge every order."""
     store = EffectStore(ledger, poll_interval=0.01)
     bank = FileBank(log)
     patience = timedelta(seconds=60)
     for order in orders:
         await store.perform(charge(order), bank, holder=str(os.getpid()), lease=LONG, patience=patience)
+
+
+async def hold(ledger: EffectLedger, orders: list[str]) -> None:
+    """Claim every order, and stay."""
+    for order in orders:
+        await ledger.claim(charge(order), holder=str(os.getpid()), lease=HELD)
+    print("held", flush=True)
+    await asyncio.Event().wait()
+
+
+async def main(url: str, log: str, *orders: str) -> None:
+    """Open the ledger and do what is asked for."""
+    ledger = await open_ledger(Settings(ledger_url=url, ledger_connections=2))
+    await (hold(ledger, [*orders]) if log == "-" else contend(ledger, Path(log), [*orders]))
     await ledger.aclose()
 
 
 if __name__ == "__main__":
-    asyncio.run(contend(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
+    asyncio.run(main(*sys.argv[1:]))

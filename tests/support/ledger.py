@@ -1,17 +1,20 @@
 """What ledger tests share: acts, a store for each call, and a ledger that dies, waits or is watched."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from orderflow.backends import open_ledger
 from orderflow.domain.effects import Act, EffectState, Pending
 from orderflow.domain.intents import Direction, digest, idempotency_key
 from orderflow.domain.strict_json import JsonValue
 from orderflow.ledger import EffectLedger, EffectRecord
 from orderflow.ledger.effects import EffectStore
-from orderflow.ledger.sqlite import SqliteLedger
+from orderflow.settings import Settings
 from tests.support.bank import Bank, Killed
 
 NO_TIME = timedelta(0)
@@ -49,11 +52,34 @@ REFUND = refund()
 PENDING = Pending(reference="ch_1")
 
 
-async def opened_ledger(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
-    """A ledger of one test's own: `ledger = pytest.fixture(opened_ledger)`."""
-    ledger = await SqliteLedger.open(tmp_path / "ledger.db")
-    yield ledger
-    await ledger.aclose()
+class LedgerDatabase:
+    """A database for the ledgers of one test, named by `url`; `open` gives one more ledger on it, as a process has."""
+
+    def __init__(self, url: str, empty: Callable[[], None]) -> None:
+        self.url = url
+        self.empty = empty
+        self._opened: list[EffectLedger] = []
+
+    async def open(self, **settings: Any) -> EffectLedger:
+        """A ledger on this database; it is closed with the test."""
+        ledger = await open_ledger(Settings(ledger_url=self.url, **settings))
+        self._opened.append(ledger)
+        return ledger
+
+    async def aclose(self) -> None:
+        """Close every ledger that was opened."""
+        for ledger in self._opened:
+            await ledger.aclose()
+
+
+def sqlite_database(path: Path) -> LedgerDatabase:
+    """An SQLite file."""
+
+    def empty() -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.executescript("DELETE FROM attempts; DELETE FROM effects")
+
+    return LedgerDatabase(f"sqlite:///{path}", empty)
 
 
 async def perform(

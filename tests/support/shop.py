@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from orderflow.activities import OrderActivities
+from orderflow.backends import open_ledger
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
 from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
 from orderflow.definitions import packaged_definitions
@@ -26,10 +27,11 @@ from orderflow.domain.definition import Definition, load_definition
 from orderflow.domain.effects import Provider
 from orderflow.domain.events import OrderEvent, workflow_id
 from orderflow.domain.orders import FINAL, Stage
+from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
-from orderflow.ledger.sqlite import SqliteLedger
 from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.providers.simulation.journal import Line
+from orderflow.settings import Settings
 from orderflow.signing import ApproverKey, KeyRegistry, decision_for
 from orderflow.worker import make_worker
 from orderflow.workflows import OrderWorkflow
@@ -108,7 +110,7 @@ class Shop:
 
     client: Client
     world: SimulatedWorld
-    ledger: SqliteLedger
+    ledger: EffectLedger
     catalogue: Catalogue
     definition: Definition
     keys: dict[str, ApproverKey]
@@ -313,6 +315,7 @@ async def open_shop(
     change: Change | None = None,
     providers: Mapping[str, Provider] | None = None,
     kinds: Iterable[StepKind] = (),
+    ledger_url: str = "",
 ) -> AsyncIterator[Shop]:
     """A shop with a ledger and a world of its own in `folder`; its worker is not running yet.
 
@@ -325,7 +328,7 @@ async def open_shop(
     shop = Shop(
         client=client,
         world=SimulatedWorld(folder / "simulator.jsonl"),
-        ledger=await SqliteLedger.open(folder / "ledger.db"),
+        ledger=await open_ledger(Settings(state_dir=folder, ledger_url=ledger_url)),
         catalogue=catalogue,
         definition=definition,
         keys=keys,

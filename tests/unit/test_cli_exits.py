@@ -23,7 +23,8 @@ from orderflow.domain.errors import (
 from tests.support.command_line import PATIENCE, PROGRAM, orderflow, unconfigure
 
 VERBS = ["demo", "dev", "worker", "submit", "list", "show", "approve", "reject", "validate", "graph", "doctor",
-         "keys new", "keys list", "simulator", "simulator log", "simulator fault", "simulator reset"]  # fmt: skip
+         "db upgrade", "db current", "keys new", "keys list", "simulator", "simulator log", "simulator fault",
+         "simulator reset"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orderflow.domain.errors import InvalidSettings
-from orderflow.settings import Settings, SqliteLedger, is_loopback, load_settings, provider_settings
+from orderflow.settings import (
+    PostgresTarget,
+    Settings,
+    SqliteTarget,
+    child_environment,
+    is_loopback,
+    load_settings,
+    provider_settings,
+)
 from tests.definitions import SHIPPED, load
 
 
@@ -31,7 +39,7 @@ def set_all(env: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
 def test_nothing_has_to_be_configured() -> None:
     """The embedded default: everything below one folder."""
     settings = load_settings()
-    assert settings.ledger == SqliteLedger(Path(".orderflow/ledger.db"))
+    assert settings.ledger == SqliteTarget(Path(".orderflow/ledger.db"))
     assert settings.private_keys == Path(".orderflow/keys")
     assert (settings.providers, settings.approvers_file, settings.task_queue) == ("simulated", None, "orderflow")
 
@@ -39,7 +47,7 @@ def test_nothing_has_to_be_configured() -> None:
 def test_folders_follow_the_state_folder(env: pytest.MonkeyPatch) -> None:
     """One variable moves all of it."""
     env.setenv("ORDERFLOW_STATE_DIR", "~/shop")
-    assert load_settings().ledger == SqliteLedger(Path.home() / "shop" / "ledger.db")
+    assert load_settings().ledger == SqliteTarget(Path.home() / "shop" / "ledger.db")
     assert load_settings().private_keys == Path.home() / "shop" / "keys"
 
 
@@ -64,7 +72,16 @@ def test_a_stopping_worker_waits_longer_than_any_attempt_of_the_shipped_definiti
 def test_a_ledger_is_named_by_url(url: str, path: str, env: pytest.MonkeyPatch) -> None:
     """Three slashes and a relative path, or four in all."""
     env.setenv("ORDERFLOW_LEDGER_URL", url)
-    assert load_settings().ledger == SqliteLedger(Path(path))
+    assert load_settings().ledger == SqliteTarget(Path(path))
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_a_ledger_on_postgres_is_named_by_url_and_its_password_apart(scheme: str, env: pytest.MonkeyPatch) -> None:
+    """What the URL means in full is the driver's to say."""
+    set_all(env, {"ORDERFLOW_LEDGER_URL": f"{scheme}://shop@db/orders", "ORDERFLOW_LEDGER_PASSWORD": "hunter2"})
+    assert load_settings().ledger == PostgresTarget(f"{scheme}://shop@db/orders", "hunter2", 8)
+    set_all(env, {"ORDERFLOW_LEDGER_PASSWORD": "", "ORDERFLOW_LEDGER_CONNECTIONS": "2"})
+    assert load_settings().ledger == PostgresTarget(f"{scheme}://shop@db/orders", None, 2)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +101,9 @@ def test_a_ledger_is_named_by_url(url: str, path: str, env: pytest.MonkeyPatch) 
         ({"ORDERFLOW_LEDGER_URL": "ledger.db"}, "ORDERFLOW_LEDGER_URL", "sqlite:////absolute/path.db"),
         ({"ORDERFLOW_LEDGER_URL": "sqlite:///:memory:"}, "ORDERFLOW_LEDGER_URL", "sqlite:////absolute/path.db"),
         ({"ORDERFLOW_LEDGER_URL": "mysql://h/db"}, "ORDERFLOW_LEDGER_URL", "sqlite:////absolute/path.db"),
-        ({"ORDERFLOW_LEDGER_URL": "postgresql://h/db"}, "ORDERFLOW_LEDGER_URL", "comes with a later release"),
+        ({"ORDERFLOW_LEDGER_URL": "postgresq://h/db"}, "ORDERFLOW_LEDGER_URL", "postgresql://user@host:5432/database"),
+        ({"ORDERFLOW_LEDGER_CONNECTIONS": "0"}, "ORDERFLOW_LEDGER_CONNECTIONS", "at least 1"),
+        ({"ORDERFLOW_LEDGER_PASWORD": "x"}, "ORDERFLOW_LEDGER_PASWORD", "did you mean ORDERFLOW_LEDGER_PASSWORD?"),
         ({"ORDERFLOW_SECRETS_DIR": "/no/such/folder"}, "ORDERFLOW_SECRETS_DIR", "is not a folder"),
         ({"ORDERFLOW_APPROVER_FILE": "a.json"}, "ORDERFLOW_APPROVER_FILE", "did you mean ORDERFLOW_APPROVERS_FILE?"),
         ({"ORDERFLOW_LEDGER_URI": "x"}, "ORDERFLOW_LEDGER_URI", "did you mean ORDERFLOW_LEDGER_URL?"),
@@ -113,13 +132,21 @@ def test_all_faults_come_in_one_error(env: pytest.MonkeyPatch) -> None:
     assert named == {"ORDERFLOW_PROVIDERS", "ORDERFLOW_TASK_QUEUE", "ORDERFLOW_LEDGER_URL"}
 
 
-def test_a_password_in_a_url_is_never_repeated(env: pytest.MonkeyPatch) -> None:
-    """Neither in the error nor in what settings print of themselves."""
-    env.setenv("ORDERFLOW_LEDGER_URL", "postgresql://shop:hunter2@db/orders")
+def test_a_password_is_never_repeated(env: pytest.MonkeyPatch) -> None:
+    """Neither in an error nor in what settings print of themselves, wherever it was given."""
+    env.setenv("ORDERFLOW_LEDGER_URL", "postgresq://shop:hunter2@db/orders")
     with pytest.raises(InvalidSettings) as refused:
         load_settings()
     assert "hunter2" not in repr(refused.value)
-    assert "hunter2" not in repr(Settings.model_construct(ledger_url="postgresql://shop:hunter2@db/orders"))
+    set_all(env, {"ORDERFLOW_LEDGER_URL": "postgres://a:hunter2@db/orders", "ORDERFLOW_LEDGER_PASSWORD": "hunter2"})
+    settings = load_settings()
+    assert "hunter2" not in repr(settings) + repr(settings.ledger)
+
+
+def test_a_process_of_our_own_gets_the_password_as_it_is(env: pytest.MonkeyPatch) -> None:
+    """And not the asterisks that stand for it elsewhere."""
+    set_all(env, {"ORDERFLOW_LEDGER_URL": "postgres://a@db/orders", "ORDERFLOW_LEDGER_PASSWORD": "hunter2"})
+    assert child_environment(load_settings(), temporal_address="x:1")["ORDERFLOW_LEDGER_PASSWORD"] == "hunter2"
 
 
 def test_an_empty_variable_is_one_that_is_not_set(env: pytest.MonkeyPatch) -> None:
@@ -143,10 +170,11 @@ def test_an_extension_gets_its_own_settings(env: pytest.MonkeyPatch) -> None:
 
 def test_a_setting_may_be_a_file_of_secrets(tmp_path: Path, env: pytest.MonkeyPatch) -> None:
     """How a container is given what must not stand in its environment; the environment counts more."""
-    (tmp_path / "ORDERFLOW_LEDGER_URL").write_text("sqlite:////secret/ledger.db\n")
+    (tmp_path / "ORDERFLOW_LEDGER_URL").write_text("postgres://a@db/orders\n")
+    (tmp_path / "ORDERFLOW_LEDGER_PASSWORD").write_text("hunter2\n")
     (tmp_path / "ORDERFLOW_TASK_QUEUE").write_text("of-the-file")
     set_all(env, {"ORDERFLOW_SECRETS_DIR": str(tmp_path), "ORDERFLOW_TASK_QUEUE": "of-the-environment"})
-    assert load_settings().ledger == SqliteLedger(Path("/secret/ledger.db"))
+    assert load_settings().ledger == PostgresTarget("postgres://a@db/orders", "hunter2", 8)
     assert load_settings().task_queue == "of-the-environment"
 
 

@@ -1,11 +1,12 @@
--- The statements of the effect ledger. A backend replaces `now_ms()` by its database's clock in milliseconds and
--- `:name` by its driver's own placeholder; the rest is plain enough for SQLite and PostgreSQL alike. Each update
--- carries the state it starts from, so that no transition of `domain/effects.py` can be skipped.
+-- The statements of the effect ledger. `now_ms()` stands for the database's own clock in milliseconds (`Dialect` in
+-- `ledger/statements.py`) and `:name` for the driver's placeholder; the rest is plain enough for SQLite and PostgreSQL
+-- alike. Each update carries the state it starts from, so that no transition of `domain/effects.py` can be skipped.
 
 -- name: claim_effect
 -- Take the effect if nobody ever did, or if it is PENDING with the same intent and its lease is over. No row means
 -- that it is settled, undone, held, in conflict, or that the window for a first claim is closed: read it again (D03).
--- A key that exists passes the window: what was begun is finished whatever the time.
+-- A key that exists passes the window: what was begun is finished whatever the time. The lease of a takeover is counted
+-- when the row is locked, which may be long after `excluded` was computed.
 INSERT INTO effects (
     key, workflow_id, step, provider, operation, intent_digest, amount_minor, currency,
     state, token, lease_until, created_at, updated_at
@@ -18,7 +19,7 @@ WHERE CAST(:claim_by_ms AS BIGINT) IS NULL
     OR now_ms() <= :claim_by_ms
     OR EXISTS (SELECT 1 FROM effects WHERE key = :key)
 ON CONFLICT (key) DO UPDATE
-SET token = effects.token + 1, lease_until = excluded.lease_until, updated_at = excluded.updated_at
+SET token = effects.token + 1, lease_until = now_ms() + :lease_ms, updated_at = now_ms()
 WHERE effects.state = 'pending'
     AND effects.intent_digest = excluded.intent_digest
     AND effects.lease_until <= now_ms()

