@@ -21,7 +21,7 @@ from tests.workflow.clock import Clock
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a worker without a cache live, whatever warnings are: the SDK warns when an eviction cancels a local activity."""
+    """Let a worker without a cache live: the SDK warns when an eviction cancels a local activity."""
     folder = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(folder):
