@@ -14,7 +14,7 @@ from orderflow.domain.orders import Reason, Stage
 from orderflow.signing import KeyRegistry
 from orderflow.workflows import OrderWorkflow
 from tests.support.invariants import no_workflow_task_failed
-from tests.support.shop import Order, Shop, check_orders, open_shop, order_event, order_of
+from tests.support.shop import Order, Shop, check_orders, open_for_business, open_shop, order_event, order_of
 from tests.workflow.clock import Clock
 from tests.workflow.decisions import completes, fails, is_refused
 
@@ -60,8 +60,13 @@ async def test_a_decision_on_what_is_no_order_is_answered(env: WorkflowEnvironme
             no_workflow_task_failed(await order.books())
 
 
-async def test_messages_that_come_as_a_batch_completes_do_no_harm(shop: Shop) -> None:
+async def test_messages_that_come_as_a_batch_completes_do_no_harm(env: WorkflowEnvironment, tmp_path: Path) -> None:
     """T34: 20 orders; junk arrives with the result of the check, the approval right after it; every history replays."""
+    async with open_for_business(env.client, tmp_path, cached=100) as shop:
+        await _junk_with_the_result(shop)
+
+
+async def _junk_with_the_result(shop: Shop) -> None:
     events = [order_event() for _ in range(20)]
     gates = [shop.hold("check", order_of(event)) for event in events]
     orders = [await shop.start(event) for event in events]

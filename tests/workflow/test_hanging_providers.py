@@ -34,7 +34,7 @@ def _impatient(value: dict[str, Any]) -> None:
 async def played(env: WorkflowEnvironment, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Played]:
     """Every scenario, running."""
     folder = tmp_path_factory.mktemp("hanging")
-    async with open_for_business(env.client, folder, change=_impatient) as shop:
+    async with open_for_business(env.client, folder, change=_impatient, cached=100) as shop:
         tasks = {str(scenario): asyncio.create_task(play(shop, scenario)) for scenario in SCENARIOS}
         yield tasks
         for task in tasks.values():
