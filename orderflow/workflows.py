@@ -221,7 +221,7 @@ class OrderWorkflow:
     async def _take_back(self, failure: Failure) -> None:
         self._progress.stop(failure)
         await self._finish(self._saga.find_standing())
-        if not self._saga.is_empty:
+        if not self._saga.is_empty or self._progress.state.standing:
             self._progress.change_stage(Stage.COMPENSATING)
             await self._finish(self._saga.compensate())
         if self._progress.state.standing:

@@ -66,6 +66,12 @@ _PAUSE = 0.01 if cached_workflows() else 0.3
 during the eviction after it ("leftover buffered tasks"): then looking too often keeps an order from going on.
 """
 
+_UNANSWERED = timedelta(seconds=4)
+"""How long a question may wait: the SDK drops one that comes just as the order ends ("leftover buffered tasks")."""
+
+_ASK_AGAIN = {RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}
+"""What a question meets whose order's workflow task is failing, that waits with another, or that was dropped."""
+
 
 def order_event(*, event_id: str | None = None, **changes: Any) -> OrderEvent:
     """A valid event with an id of its own; `changes` are members of `data`."""
@@ -229,9 +235,9 @@ class Order:
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:
-                    return await self.handle.query(OrderWorkflow.view)
-                except RPCError as error:  # its workflow task is failing, or another query waits: the next may do
-                    if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                    return await self.handle.query(OrderWorkflow.view, rpc_timeout=_UNANSWERED)
+                except RPCError as error:
+                    if error.status not in _ASK_AGAIN:
                         raise
                     await asyncio.sleep(0.05)
 

@@ -1,7 +1,4 @@
-"""Decisions that count: how many people it takes, and what each may still say.
-
-Two at once are decided on the real server (`tests/integration`).
-"""
+"""Decisions that count: how many people it takes, and what each may still say."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,10 +8,9 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from orderflow.domain.approvals import Decision, Refusal
-from orderflow.domain.audit import Told
 from orderflow.domain.orders import Reason, Stage
-from tests.support.shop import Order, Shop, open_for_business, order_event
-from tests.workflow.decisions import DOORS, asked, charges, completes, fails, is_refused, refusal
+from tests.support.shop import Shop, open_for_business, order_event
+from tests.workflow.decisions import DOORS, accepted, asked, charges, completes, fails, is_refused, refusal, through
 
 
 def _takes_two(value: dict[str, Any]) -> None:
@@ -28,19 +24,12 @@ async def shop_of_two(env: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator
         yield opened
 
 
-async def through(order: Order, door: str, token: str) -> bool | None:
-    """Send a decision through a door; whether it was accepted, if the door says so."""
-    if door == "update":
-        return (await order.decide(token)).accepted
-    await order.send(token)
-    return None
-
-
 @pytest.mark.parametrize("door", DOORS)
 async def test_an_approval_completes_the_order(shop: Shop, door: str) -> None:
     """The good case of A01, through each door: one charge, and the trail says who approved."""
     order = await shop.start()
-    assert await through(order, door, await order.token()) in (True, None)
+    answer = await through(door, order, await order.token())
+    assert answer is None or answer.accepted
     await completes(order)
     assert accepted(await order.view()) == [(Decision.APPROVE, "alice")]
 
@@ -49,25 +38,21 @@ async def test_an_approval_completes_the_order(shop: Shop, door: str) -> None:
 async def test_a_rejection_ends_the_order_and_takes_its_reservation_back(shop: Shop, door: str) -> None:
     """A person says no: that is a refusal with a name, not a failure of a step."""
     order = await shop.start()
-    assert await through(order, door, await order.token("bob", Decision.REJECT)) in (True, None)
+    answer = await through(door, order, await order.token("bob", Decision.REJECT))
+    assert answer is None or answer.accepted
     await fails(order, Reason.APPROVAL_REJECTED)
     assert accepted(await order.view()) == [(Decision.REJECT, "bob")]
-
-
-def accepted(view: Any) -> list[tuple[str, str | None]]:
-    """The decisions that the trail calls accepted, and whose they were."""
-    return [(event.subject, event.detail) for event in view.trail if event.told is Told.DECISION_ACCEPTED]
 
 
 @pytest.mark.parametrize("door", DOORS)
 async def test_an_order_that_takes_two_people_waits_for_the_second(shop_of_two: Shop, door: str) -> None:
     """DESIGN section 7: the first approval is kept and shown; only the second lets the charge begin."""
     order = await shop_of_two.start()
-    await through(order, door, await order.token("alice"))
+    await through(door, order, await order.token("alice"))
     view = await order.when(lambda view: view.request and view.request.approved_by)
     assert view.request is not None
     assert (view.stage, view.request.approved_by, charges(order)) == (Stage.AWAITING_APPROVAL, ("alice",), [])
-    await through(order, door, await order.token("bob"))
+    await through(door, order, await order.token("bob"))
     await completes(order)
     assert accepted(await order.view()) == [(Decision.APPROVE, "alice"), (Decision.APPROVE, "bob")]
 

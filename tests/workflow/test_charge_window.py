@@ -43,14 +43,16 @@ async def test_a_request_is_open_until_it_expires(clock: Clock, shop: Shop) -> N
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_a_decision_after_the_expiry_is_named_expired(clock: Clock, shop: Shop, door: str) -> None:
-    """A01: too late by seconds is too late; that the request is gone by then does not change the reason."""
+async def test_a_decision_after_the_expiry_is_named_expired(
+    env: WorkflowEnvironment, clock: Clock, shop: Shop, door: str
+) -> None:
+    """A01, T10: too late by seconds is too late; that the request is gone by then does not change the reason."""
     gate = shop.hold("release")
     order = await shop.start()
-    token = await order.token()
-    await clock.skip(timedelta(days=1, seconds=0.1))
+    request = await asked(order)
+    await clock.skip(request.expires_at - await env.get_current_time())
     await order.when(lambda _: gate.reached.is_set())
-    await is_refused(order, door, token, Refusal.EXPIRED)
+    await is_refused(order, door, shop.sign(request), Refusal.EXPIRED)
     gate.open()
     await fails(order, Reason.APPROVAL_EXPIRED)
 
@@ -62,7 +64,7 @@ async def test_a_decision_that_comes_with_the_expiry_is_too_late(
     async with closed.worker(max_cached_workflows=0):
         order = await closed.start()
         request = await asked(order)
-    await clock.skip(request.expires_at - await env.get_current_time() + timedelta(seconds=0.1))
+    await clock.skip(request.expires_at - await env.get_current_time())
     await order.send(closed.sign(request))
     async with closed.worker() as closed.running:
         await fails(order, Reason.APPROVAL_EXPIRED)

@@ -10,6 +10,7 @@ from temporalio.client import WorkflowExecutionStatus
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.effects import EffectState
 from orderflow.domain.orders import Reason, Stage, StepState
+from tests.definitions import SHIPPED
 from tests.support.shop import Order, Shop, order_event
 from tests.workflow.clock import Clock
 
@@ -146,6 +147,24 @@ async def test_an_order_that_breaks_a_rule_has_nothing_to_undo(shop: Shop) -> No
     assert "$.data.total_minor: must equal the sum of the items, 900" in (ending.view.detail or "")
     books = await order.books()
     assert (books.log, books.effects, books.scheduled()) == ((), (), [])
+
+
+async def test_what_a_run_with_another_definition_left_standing_is_named(shop: Shop) -> None:
+    """I-4: the second run knows no step that could take it back; that is for a person, and no reason to stand still."""
+    event = order_event()
+    first = await shop.start(event)
+    await first.approve()
+    await first.result()
+    shop.orders.remove(first)
+    shop.fault("decline", "check", first.id)
+    only_risk = {**SHIPPED["steps"][2], "id": "only_risk"}
+    again = await shop.start(
+        event, shop.define({**SHIPPED, "name": "other", "steps": [SHIPPED["steps"][0], only_risk]})
+    )
+    again.exempt |= {"I-1", "I-4"}  # the charge is the first run's, and so are its steps
+    view = await again.until(Stage.COMPENSATION_FAILED)
+    assert {"charge", "reserve_inventory"} <= {left.step for left in view.standing}
+    assert view.reason is Reason.RISK_DECLINED
 
 
 @pytest.mark.parametrize("by_hand", [300, 900])
