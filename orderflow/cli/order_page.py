@@ -82,7 +82,7 @@ def _print_standing(standing: tuple[Standing, ...]) -> None:
         _title("standing effects, for a person to put right")
         rows = [(s.step, s.key, money(s.amount_minor, s.currency), s.error, s.detail) for s in standing]
         print_table(("step", "key", "amount", "error", "detail"), rows)
-        print_line("`orderflow review retry KEY --as NAME` tries again; `review resolve` says how it was settled")
+        print_line("next: `orderflow review retry KEY --as NAME`, or `review resolve`")
 
 
 def _print_request(view: OrderView) -> None:

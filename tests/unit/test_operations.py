@@ -11,7 +11,6 @@ from orderflow.domain.approvals import Refusal
 from orderflow.domain.operations import (
     VALID_FOR,
     Operation,
-    OperationClaims,
     OperationVerdict,
     Resolution,
     ineligible,
@@ -23,6 +22,7 @@ from orderflow.domain.operations import (
 from orderflow.domain.orders import Said, Standing
 from orderflow.signing import ApproverKey, KeyRegistry, operation_on
 from tests.approval_requests import claims as decision
+from tests.approval_requests import compact
 
 NOW: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LEFT: Final = Standing(step="charge", key="order-a.charge.do", amount_minor=900, currency="EUR", error="CannotUndo")
@@ -115,9 +115,9 @@ def test_what_does_not_stand_cannot_be_operated_on() -> None:
 )
 def test_claims_that_say_too_little_or_too_much_are_malformed(changes: dict[str, Any]) -> None:
     """A resolution has outcome and evidence, a retry neither; every field is strict."""
-    fields = {**dict(SIGNED), **changes}
-    token = CAROL.sign(OperationClaims.model_construct(**fields))
-    assert read_operation(token) is Refusal.MALFORMED
+    said = SIGNED.model_dump(mode="json")
+    assert read_operation(compact({}, said)) == SIGNED
+    assert read_operation(compact({}, said | changes)) is Refusal.MALFORMED
 
 
 @pytest.mark.parametrize(
