@@ -12,7 +12,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
@@ -21,6 +27,7 @@ from orderflow.activities import OrderActivities
 from orderflow.backends import open_ledger
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
 from orderflow.client import known_status
+from orderflow.client.orders import turned_away
 from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
 from orderflow.definitions import packaged_definitions
 from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
@@ -301,11 +308,19 @@ class Order:
 
     async def decide(self, token: str) -> DoorAnswer:
         """Send a decision through the update and give the verdict."""
+        return await self.update(DECIDE_UPDATE, {"approval": token})
+
+    async def update(self, name: str, message: Any) -> DoorAnswer:
+        """Send an update, again while it is turned away because the order is in the middle of a look."""
         async with asyncio.timeout(PATIENCE):
-            answer: DoorAnswer = await self.handle.execute_update(
-                DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer
-            )
-            return answer
+            while True:
+                try:
+                    answer: DoorAnswer = await self.handle.execute_update(name, message, result_type=DoorAnswer)
+                    return answer
+                except WorkflowUpdateFailedError as error:
+                    if not turned_away(error):
+                        raise
+                await asyncio.sleep(_PAUSE)
 
     async def cancel(self) -> None:
         """Ask Temporal to cancel the order; it may end at its own pace."""
