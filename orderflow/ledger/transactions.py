@@ -91,6 +91,9 @@ def claim_undo(undo: Act, of: Act, *, holder: str, lease: timedelta) -> Transact
     nothing_to_undo = yield from _begin_reversal(of)
     if nothing_to_undo is not None:
         return nothing_to_undo
+    undone = yield from get(undo.key)
+    if undone is not None and undone.state is EffectState.VOIDED:
+        raise EffectReversed(f"{of.key} was settled by a person: it is not taken back any more")
     claimed = yield from claim(undo, holder=holder, lease=lease)
     if isinstance(claimed, Claim):
         return claimed

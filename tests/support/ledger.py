@@ -21,6 +21,11 @@ NO_TIME = timedelta(0)
 LONG = timedelta(minutes=5)
 PATIENT = timedelta(seconds=20)
 
+EMPTIES = "; ".join(
+    f"DELETE FROM {table}" for table in ("attempts", "effects", "endings", "review_items", "operations")
+)
+"""What leaves nothing in a ledger, on either backend."""
+
 
 def charge(workflow_id: str = "order-1", amount_minor: int = 1000) -> Act:
     """The charge of one order."""
@@ -77,7 +82,7 @@ def sqlite_database(path: Path) -> LedgerDatabase:
 
     def empty() -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.executescript("DELETE FROM attempts; DELETE FROM effects")
+            connection.executescript(EMPTIES)
 
     return LedgerDatabase(f"sqlite:///{path}", empty)
 

