@@ -31,8 +31,7 @@ SELECT count(*), count(*) FILTER (
 def server(postgres: Postgres) -> Postgres:
     """The server, its ledger without an effect, and its guarded user with the rights of a worker."""
     postgres.emptied()
-    postgres.run(f"GRANT SELECT, INSERT, UPDATE ON effects, attempts TO {GUARDED}")
-    postgres.run(f"GRANT SELECT ON ledger_schema TO {GUARDED}")
+    postgres.run(f"GRANT orderflow_worker TO {GUARDED}")
     return postgres
 
 

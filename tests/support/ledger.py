@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from orderflow.backends import open_ledger
 from orderflow.domain.effects import Act, EffectState, Pending
 from orderflow.domain.intents import Direction, digest, idempotency_key
@@ -70,6 +72,15 @@ class LedgerDatabase:
         ledger = await open_ledger(Settings(ledger_url=self.url, **settings))
         self._opened.append(ledger)
         return ledger
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one statement of the test's own, past every ledger, and give its rows."""
+        if self.url.startswith("sqlite:///"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+                return connection.execute(sql).fetchall()
+        with psycopg.connect(self.url, autocommit=True) as other:
+            cursor = other.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
 
     async def aclose(self) -> None:
         """Close every ledger that was opened."""

@@ -57,6 +57,14 @@ class Postgres:
         self.run(f"CREATE DATABASE {name}", database="postgres")
         return self.url(name)
 
+    def member(self, role: str) -> str:
+        """A user who is a member of `role` and of nothing else; gives its name."""
+        name = f"a_{role}"
+        if not self.run(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
+            self.run(f"CREATE ROLE {name} LOGIN")
+        self.run(f"GRANT {role} TO {name}")
+        return name
+
     def emptied(self) -> None:
         """Leave nothing in the ledger's database."""
         self.run(EMPTIES)
