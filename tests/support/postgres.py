@@ -41,6 +41,11 @@ class Postgres:
         given = "".join(f"&{name}={value}" for name, value in parameters.items())
         return f"postgresql://{user}@/{database}?host={self._server.get_postmaster_info().socket_dir}{given}"
 
+    @property
+    def programs(self) -> Path:
+        """The folder of `pg_dump`, `createdb` and the like, of the server's own version."""
+        return Path(self._server.bin_path)
+
     def connect(self, database: str = LEDGER) -> "psycopg.Connection[tuple[Any, ...]]":
         """A connection of the test's own, in autocommit; close it."""
         return psycopg.connect(self.url(database), autocommit=True)
