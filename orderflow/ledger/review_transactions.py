@@ -70,7 +70,8 @@ def operations(key: str) -> Transaction[list[OperationRecord]]:
 def resolve(key: str, undo_key: str, outcome: Resolution) -> Transaction[EffectRecord | None]:
     """End an effect by a person's word; see `ReviewLedger.resolve`."""
     yield ("resolve_taken_back" if outcome is Resolution.TAKEN_BACK else "resolve_kept"), {"key": key}
-    yield "void_undo", {"key": key, "undo_key": undo_key}
+    yield "void_undo", {"key": undo_key}
+    yield "forbid_undo", {"key": key, "undo_key": undo_key}
     for settled in (key, undo_key):  # looked at last: what is claimed meanwhile is not settled by the statements above
         rows = yield "get_effect", {"key": settled}
         if rows and rows[0]["state"] == "pending":

@@ -9,7 +9,7 @@ import pytest
 
 from orderflow.domain.effects import Act, EffectState
 from orderflow.domain.errors import EffectBusy, EffectReversed
-from orderflow.domain.operations import OperationClaims, Resolution
+from orderflow.domain.operations import Operation, OperationClaims, Resolution
 from orderflow.domain.orders import Said, Standing
 from orderflow.ledger import Claim, EffectRecord
 from orderflow.ledger.review import Ledger
@@ -46,12 +46,12 @@ def standing(step: str = "charge", **changes: Any) -> Standing:
     return Standing(step=step, key=f"{ORDER}.{step}.do", **given)
 
 
-def signed(jti: str = "j" * 16, **changes: Any) -> OperationClaims:
-    """What an operator signed about the charge."""
-    given = {"operation": "resolve", "outcome": "kept", "evidence": "T-1", **changes}
+def signed(jti: str = "j" * 16, operation: Operation = Operation.RESOLVE) -> OperationClaims:
+    """What an operator signed about the charge: to have it tried again, or that it may stand."""
+    told: dict[str, Any] = {"outcome": Resolution.KEPT, "evidence": "T-1"} if operation is Operation.RESOLVE else {}
     return OperationClaims(
         workflow_id=ORDER, effect=CHARGE.key, amount_minor=1000, currency="EUR", reason="checked", operator="carol",
-        iat=1, expires_at=2, jti=jti, **given,
+        iat=1, expires_at=2, jti=jti, operation=operation, **told,
     )  # fmt: skip
 
 
@@ -145,8 +145,8 @@ async def test_the_queue_is_read_oldest_first_and_bounded(database: LedgerDataba
 async def test_an_operation_is_kept_once(ledger: Ledger) -> None:
     """By its `jti`: what was accepted first stays, as it was signed, whatever comes after."""
     await ledger.book_operation(signed(), "a.b.c")
-    await ledger.book_operation(signed(operation="retry", outcome=None, evidence=None), "d.e.f")
-    await ledger.book_operation(signed("k" * 16, operation="retry", outcome=None, evidence=None), "g.h.i")
+    await ledger.book_operation(signed(operation=Operation.RETRY), "d.e.f")
+    await ledger.book_operation(signed("k" * 16, Operation.RETRY), "g.h.i")
     first, second = await ledger.operations(CHARGE.key)
     assert (first.jti, first.key, first.workflow_id, first.operator) == ("j" * 16, CHARGE.key, ORDER, "carol")
     assert (first.operation, first.outcome, first.token) == ("resolve", "kept", "a.b.c")

@@ -97,7 +97,12 @@ SET state = 'committed',
 WHERE key = :key AND state = 'pending' AND lease_until <= now_ms();
 
 -- name: void_undo
--- After a resolution no undo may act any more, neither a late one nor one that nobody began: that gets its tombstone.
+-- After a resolution no late undo may act any more.
+UPDATE effects SET state = 'voided', lease_until = 0, updated_at = now_ms(), settled_at = now_ms()
+WHERE key = :key AND state = 'pending' AND lease_until <= now_ms();
+
+-- name: forbid_undo
+-- Nor may the first one, of an effect that stands: an undo that nobody began gets its tombstone.
 INSERT INTO effects (
     key, workflow_id, step, provider, operation, intent_digest, amount_minor, currency,
     state, token, lease_until, created_at, updated_at, settled_at
@@ -105,7 +110,5 @@ INSERT INTO effects (
 SELECT
     CAST(:undo_key AS TEXT), workflow_id, step, provider, 'undo', 'resolved', amount_minor, currency,
     'voided', 0, 0, now_ms(), now_ms(), now_ms()
-FROM effects WHERE key = :key
-ON CONFLICT (key) DO UPDATE
-SET state = 'voided', lease_until = 0, updated_at = now_ms(), settled_at = now_ms()
-WHERE effects.state = 'pending' AND effects.lease_until <= now_ms();
+FROM effects WHERE key = :key AND state IN ('committed', 'reversing')
+ON CONFLICT (key) DO NOTHING;
