@@ -253,6 +253,8 @@ async def test_the_verb_counts_forgets_and_says_so(
     dry = await db("--dry-run")
     assert (dry.code, dry.out) == (0, "would forget 2 orders with 2 effects, 2 attempts, 0 review items\n")
     assert rows(database) == before
+    monkeypatch.setattr("orderflow.cli.database._TOLD_EVERY", 2)
+    assert ((await db("--dry-run")).err, (await db("--dry-run", "--json")).err) == ("2 orders so far\n", "")
     counts = {"orders": 2, "effects": 2, "attempts": 2, "review_items": 0}
     assert (await db("--json")).json == {"older_than": "P400D", "dry_run": False, **counts}
     assert (await db()).out == "forgot 0 orders with 0 effects, 0 attempts, 0 review items\n"
