@@ -104,6 +104,17 @@ async def test_a_worker_refuses_a_database_without_tables_until_it_is_upgraded(
     assert (await run_process("db", "current", "--json", environment=environment)).json["up_to_date"] is True
 
 
+async def test_a_worker_with_another_roles_user_says_what_to_grant(
+    server: Postgres, dev_server: DevServer, tmp_path: Path
+) -> None:
+    """Before it takes an order: one line for whoever administers the database."""
+    url = server.url(user=server.member("orderflow_operator"))
+    environment = bare_environment(TEMPORAL_ADDRESS=dev_server.address, ORDERFLOW_LEDGER_URL=url)
+    refused = await run(*WORKER, folder=tmp_path, environment=environment)
+    assert (refused.code, refused.out) == (2, "")
+    assert 'for a worker: GRANT orderflow_worker TO "a_orderflow_operator"' in refused.err.splitlines()[-1]
+
+
 async def test_a_worker_whose_database_is_not_there_exits_with_3(dev_server: DevServer, tmp_path: Path) -> None:
     """Whoever restarts it may find the database then."""
     address = f"postgresql://u@127.0.0.1:{free_port()}/d"
