@@ -67,7 +67,7 @@ def prune(
     as_json: AsJson = False,
 ) -> None:
     """Forget orders that ended long ago and hold nothing open; what operators signed is kept."""
-    counts = asyncio.run(_prune(older_than.timedelta, dry_run, (lambda _: None) if as_json else _tell))
+    counts = asyncio.run(_prune(older_than.timedelta, dry_run, (lambda *_: None) if as_json else _tell))
     told = {name: counts[name] for name in _COUNTED}
     if as_json:
         print_json({"older_than": older_than, "dry_run": dry_run, **told})
@@ -76,12 +76,12 @@ def prune(
     print_line(f"{'would forget' if dry_run else 'forgot'} {told['orders']} orders with {rows}")
 
 
-def _tell(orders: int) -> None:
-    if orders % _TOLD_EVERY == 0:
+def _tell(before: int, orders: int) -> None:
+    if orders // _TOLD_EVERY > before // _TOLD_EVERY:
         print_line(f"{orders} orders so far", sys.stderr)
 
 
-async def _prune(period: timedelta, dry_run: bool, tell: Callable[[int], None]) -> Counter[str]:
+async def _prune(period: timedelta, dry_run: bool, tell: Callable[[int, int], None]) -> Counter[str]:
     from orderflow.backends import open_existing_ledger
     from orderflow.ledger import retention
     from orderflow.settings import load_settings
@@ -90,10 +90,11 @@ async def _prune(period: timedelta, dry_run: bool, tell: Callable[[int], None]) 
     ledger = await open_existing_ledger(load_settings())
     try:
         async for page in retention.prune(ledger, period, dry_run=dry_run):
+            before = counts["orders"]
             for order in page:
                 found = {name: getattr(order, name) for name in _COUNTED[1:]}
                 counts.update({"orders": 1, **found})
-            tell(counts["orders"])
+            tell(before, counts["orders"])
     finally:
         await ledger.aclose()
     return counts

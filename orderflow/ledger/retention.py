@@ -19,24 +19,28 @@ _AT_ONCE: Final = 50
 
 @dataclass(frozen=True)
 class EndedOrder:
-    """An order that may be forgotten, when it ended (aware UTC), and how many rows hold it besides its ending."""
+    """An order that has ended, when (aware UTC), and how many rows hold it besides its ending.
+
+    `still_open` of them are not settled; while there is one, the order is not forgotten.
+    """
 
     workflow_id: str
     ended_at: datetime
     effects: int
     attempts: int
     review_items: int
+    still_open: int
 
 
 class RetentionLedger(Protocol):
     """Short transactions. Every method raises `LedgerUnavailable` when the database cannot be used now."""
 
-    async def forgettable(self, period: timedelta, after: EndedOrder | None, limit: int) -> list[EndedOrder]:
-        """At most `limit` orders after `after`, by time of their end, that ended `period` ago and hold nothing open."""
+    async def ended(self, period: timedelta, after: EndedOrder | None, limit: int) -> list[EndedOrder]:
+        """At most `limit` orders after `after`, by time of their end, that ended `period` ago."""
         ...
 
     async def forget(self, period: timedelta, after: EndedOrder | None, limit: int) -> list[EndedOrder]:
-        """The same orders, which the ledger does not know any more. What people signed about them stays.
+        """The same page, of which the ledger does not know any more what is settled. What people signed stays.
 
         Raises `LedgerUnavailable`, and keeps them all, when one of them came back to life at this moment.
         """
@@ -44,7 +48,7 @@ class RetentionLedger(Protocol):
 
 
 async def prune(ledger: RetentionLedger, period: timedelta, *, dry_run: bool) -> AsyncIterator[list[EndedOrder]]:
-    """Forget every order that ended `period` ago, or only tell which; gives them page by page, the oldest first.
+    """Forget every settled order that ended `period` ago, or only tell which; gives them in pages, the oldest first.
 
     It may be stopped at any page and run again. Raises `InvalidInput` for a period that is too short.
     """
@@ -53,7 +57,7 @@ async def prune(ledger: RetentionLedger, period: timedelta, *, dry_run: bool) ->
             f"an order is remembered for at least {SHORTEST_PERIOD.days} days after its end (P{SHORTEST_PERIOD.days}D):"
             " what is forgotten can be charged again when its event is delivered or its run is reset once more"
         )
-    page_of, last = (ledger.forgettable if dry_run else ledger.forget), None
+    page_of, last = (ledger.ended if dry_run else ledger.forget), None
     while page := await page_of(period, last, _AT_ONCE):
-        yield page
+        yield [order for order in page if not order.still_open]
         last = page[-1]

@@ -9,15 +9,17 @@ from orderflow.ledger.transactions import MILLISECOND, Row, Transaction, millise
 _FORGETS = ("forget_attempts", "forget_effects", "forget_review_items", "forget_ending")
 
 
-def forgettable(period: timedelta, after: EndedOrder | None, limit: int) -> Transaction[list[EndedOrder]]:
-    """Read a page of orders that may be forgotten."""
-    return [_ended(row) for row in (yield "forgettable_orders", _page(period, after, limit))]
+def ended(period: timedelta, after: EndedOrder | None, limit: int) -> Transaction[list[EndedOrder]]:
+    """Read a page of orders that ended so long ago."""
+    return [_ended(row) for row in (yield "ended_orders", _page(period, after, limit))]
 
 
 def forget(period: timedelta, after: EndedOrder | None, limit: int) -> Transaction[list[EndedOrder]]:
-    """Forget a page of them; see `RetentionLedger.forget`."""
-    page = yield from forgettable(period, after, limit)
+    """Forget what is settled of a page of them; see `RetentionLedger.forget`."""
+    page = yield from ended(period, after, limit)
     for order in page:
+        if order.still_open:
+            continue
         for statement in _FORGETS:
             yield statement, {"workflow_id": order.workflow_id, "ended_at": milliseconds(order.ended_at)}
         if (yield "left_of_order", {"workflow_id": order.workflow_id}):

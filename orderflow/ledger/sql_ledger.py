@@ -114,9 +114,9 @@ class SqlLedger(ABC):
         """See `ReviewLedger.resolve`."""
         return await self._write(partial(review_transactions.resolve, key, undo_key, outcome))
 
-    async def forgettable(self, period: timedelta, after: EndedOrder | None, limit: int) -> list[EndedOrder]:
-        """See `RetentionLedger.forgettable`."""
-        return await self._read(partial(retention_transactions.forgettable, period, after, limit))
+    async def ended(self, period: timedelta, after: EndedOrder | None, limit: int) -> list[EndedOrder]:
+        """See `RetentionLedger.ended`."""
+        return await self._read(partial(retention_transactions.ended, period, after, limit))
 
     async def forget(self, period: timedelta, after: EndedOrder | None, limit: int) -> list[EndedOrder]:
         """See `RetentionLedger.forget`."""

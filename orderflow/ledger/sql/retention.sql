@@ -1,41 +1,42 @@
--- The statements of `orderflow db prune`. Written like `effects.sql`. Times and counts of an order stand together, so that one
--- reading says what would be forgotten.
+-- The statements of `orderflow db prune`. Written like `effects.sql`.
 
--- name: forgettable_orders
--- A page of orders that ended longer than :period_ms ago and of which nothing is open: no effect on its way, nothing that
--- stands although its order did not complete and nobody decided to keep it, no item before people.
+-- name: ended_orders
+-- A page of orders that ended longer than :period_ms ago, with how much is kept of each, and how much of that is open: an
+-- effect on its way, one that stands although its order did not complete and nobody decided to keep it, an item before
+-- people. The page is cut before anything is counted, so that it costs the same whatever stands before it.
 SELECT
-    endings.workflow_id,
-    endings.ended_at,
-    (SELECT COUNT(*) FROM effects WHERE effects.workflow_id = endings.workflow_id) AS effects,
+    ended.workflow_id,
+    ended.ended_at,
+    (SELECT COUNT(*) FROM effects WHERE effects.workflow_id = ended.workflow_id) AS effects,
     (
         SELECT COUNT(*) FROM attempts JOIN effects ON effects.key = attempts.key
-        WHERE effects.workflow_id = endings.workflow_id
+        WHERE effects.workflow_id = ended.workflow_id
     ) AS attempts,
-    (SELECT COUNT(*) FROM review_items WHERE review_items.workflow_id = endings.workflow_id) AS review_items
-FROM endings
-WHERE endings.ended_at <= now_ms() - :period_ms
-    AND (endings.ended_at, endings.workflow_id) > (CAST(:after_ms AS BIGINT), :after)
-    AND NOT EXISTS (
-        SELECT 1 FROM effects
+    (SELECT COUNT(*) FROM review_items WHERE review_items.workflow_id = ended.workflow_id) AS review_items,
+    (
+        SELECT COUNT(*) FROM effects
         LEFT JOIN review_items ON review_items.key = effects.key
-        WHERE effects.workflow_id = endings.workflow_id
+        WHERE effects.workflow_id = ended.workflow_id
             AND (
                 effects.state IN ('pending', 'reversing')
                 OR (
                     effects.state = 'committed'
-                    AND endings.stage <> 'completed'
+                    AND ended.stage <> 'completed'
                     AND effects.key = effects.workflow_id || '.' || effects.step || '.do'
                     AND (review_items.closed_as IS NULL OR review_items.closed_as <> 'kept')
                 )
             )
-    )
-    AND NOT EXISTS (
-        SELECT 1 FROM review_items
-        WHERE review_items.workflow_id = endings.workflow_id AND review_items.closed_at IS NULL
-    )
-ORDER BY endings.ended_at, endings.workflow_id
-LIMIT :limit;
+    ) + (
+        SELECT COUNT(*) FROM review_items
+        WHERE review_items.workflow_id = ended.workflow_id AND review_items.closed_at IS NULL
+    ) AS still_open
+FROM (
+    SELECT workflow_id, stage, ended_at FROM endings
+    WHERE ended_at <= now_ms() - :period_ms AND (ended_at, workflow_id) > (CAST(:after_ms AS BIGINT), :after)
+    ORDER BY ended_at, workflow_id
+    LIMIT :limit
+) AS ended
+ORDER BY ended.ended_at, ended.workflow_id;
 
 -- name: forget_attempts
 -- They name their effects, so they go first.
