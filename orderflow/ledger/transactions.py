@@ -20,7 +20,7 @@ Statement = tuple[str, Mapping[str, object]]
 Transaction = Generator[Statement, list[Row], T]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 _READS = 3  # a row that changes between a statement and the look at it is tried again, this many times in all
 
 
@@ -46,9 +46,9 @@ def claim(
     act: Act, *, holder: str, lease: timedelta, claim_by: datetime | None = None
 ) -> Transaction[Claim | EffectRecord]:
     """Claim `act`; see `EffectLedger.claim`."""
-    window = None if claim_by is None else (claim_by - _EPOCH) // _MILLISECOND
+    window = None if claim_by is None else milliseconds(claim_by)
     for _ in range(_READS):
-        rows = yield "claim_effect", {**_columns(act), "lease_ms": lease // _MILLISECOND, "claim_by_ms": window}
+        rows = yield "claim_effect", {**_columns(act), "lease_ms": lease // MILLISECOND, "claim_by_ms": window}
         if rows:
             claimed = record(rows[0])
             yield "begin_attempt", {"key": claimed.key, "token": claimed.token, "holder": holder}
@@ -65,7 +65,7 @@ def claim(
 
 def renew(held: Claim, lease: timedelta) -> Transaction[bool]:
     """Extend the lease; `False` when the claim is lost."""
-    rows = yield "renew_lease", {**_fence(held), "lease_ms": lease // _MILLISECOND}
+    rows = yield "renew_lease", {**_fence(held), "lease_ms": lease // MILLISECOND}
     return bool(rows)
 
 
@@ -91,6 +91,9 @@ def claim_undo(undo: Act, of: Act, *, holder: str, lease: timedelta) -> Transact
     nothing_to_undo = yield from _begin_reversal(of)
     if nothing_to_undo is not None:
         return nothing_to_undo
+    undone = yield from get(undo.key)
+    if undone is not None and undone.state is EffectState.VOIDED:
+        raise EffectReversed(f"{of.key} was settled by a person: it is not taken back any more")
     claimed = yield from claim(undo, holder=holder, lease=lease)
     if isinstance(claimed, Claim):
         return claimed
@@ -233,4 +236,9 @@ def _attempt(row: Row) -> AttemptRecord:
 
 def time(milliseconds: int) -> datetime:
     """Give a time of the ledger as an aware one."""
-    return _EPOCH + milliseconds * _MILLISECOND
+    return _EPOCH + milliseconds * MILLISECOND
+
+
+def milliseconds(at: datetime) -> int:
+    """Give an aware time as the ledger keeps it."""
+    return (at - _EPOCH) // MILLISECOND

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from orderflow.backends import open_ledger
 from orderflow.domain.effects import Act, EffectState, Pending
 from orderflow.domain.intents import Direction, digest, idempotency_key
@@ -20,6 +22,11 @@ from tests.support.bank import Bank, Killed
 NO_TIME = timedelta(0)
 LONG = timedelta(minutes=5)
 PATIENT = timedelta(seconds=20)
+
+EMPTIES = "; ".join(
+    f"DELETE FROM {table}" for table in ("attempts", "effects", "endings", "review_items", "operations")
+)
+"""What leaves nothing in a ledger, on either backend."""
 
 
 def charge(workflow_id: str = "order-1", amount_minor: int = 1000) -> Act:
@@ -59,6 +66,7 @@ class LedgerDatabase:
         self.url = url
         self.empty = empty
         self._opened: list[EffectLedger] = []
+        self._own: psycopg.Connection[tuple[Any, ...]] | None = None
 
     async def open(self, **settings: Any) -> EffectLedger:
         """A ledger on this database; it is closed with the test."""
@@ -66,8 +74,20 @@ class LedgerDatabase:
         self._opened.append(ledger)
         return ledger
 
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one statement of the test's own, past every ledger, and give its rows."""
+        if self.url.startswith("sqlite:///"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+                return connection.execute(sql).fetchall()
+        if self._own is None:
+            self._own = psycopg.connect(self.url, autocommit=True)
+        cursor = self._own.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
+
     async def aclose(self) -> None:
         """Close every ledger that was opened."""
+        if self._own is not None:
+            self._own.close()
         for ledger in self._opened:
             await ledger.aclose()
 
@@ -77,7 +97,7 @@ def sqlite_database(path: Path) -> LedgerDatabase:
 
     def empty() -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.executescript("DELETE FROM attempts; DELETE FROM effects")
+            connection.executescript(EMPTIES)
 
     return LedgerDatabase(f"sqlite:///{path}", empty)
 
