@@ -216,6 +216,7 @@ def _record(row: Row) -> EffectRecord:
         created_at=_time(row["created_at"]),
         updated_at=_time(row["updated_at"]),
         settled_at=None if row["settled_at"] is None else _time(row["settled_at"]),
+        age=row["age_ms"] * _MILLISECOND,
     )
 
 
