@@ -109,7 +109,10 @@ class Absent(_Answer):
 
 
 class Undone(_Answer):
-    """A lookup's word that the effect was done and has been taken back, or was voided before it was done."""
+    """A lookup's word that the effect was done and has been taken back, or was voided before it was done.
+
+    `amount_minor` is what was given back of it in all, by whomever.
+    """
 
     answer: Literal["undone"] = "undone"
     reference: str = Field(default="", max_length=200)

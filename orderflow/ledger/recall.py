@@ -92,7 +92,10 @@ async def as_taken_back(answer: Done, of: EffectRecord, recall: Recall) -> Found
     if given is None or given >= stood:
         return answer
     found = await recall.look()
-    believed = isinstance(found, Undone) or (found is None and recall.key_is_remembered)
+    if isinstance(found, Undone):  # of a forgotten key this may be the tombstone that this very undo left
+        believed = recall.is_complete or (found.amount_minor or 0) >= stood
+    else:
+        believed = found is None and recall.key_is_remembered
     return answer if believed else MORE_STANDS
 
 

@@ -29,7 +29,7 @@ from orderflow.providers.simulation.faults import Fault
 from orderflow.providers.simulation.journal import Journal, Line, Turn
 from orderflow.providers.simulation.replies import Reply
 
-__all__ = ["PROVIDERS", "Fault", "Reply", "SimulatedProvider", "SimulatedWorld"]
+__all__ = ["PROVIDERS", "SIMULATED", "Fault", "Reply", "SimulatedProvider", "SimulatedWorld"]
 
 PROVIDERS: Final = ("inventory", "risk", "payments", "notifications")
 

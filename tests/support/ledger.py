@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from orderflow.backends import open_ledger
-from orderflow.domain.effects import Act, EffectState, Pending
+from orderflow.domain.effects import Act, EffectState, Pending, Provider
 from orderflow.domain.intents import Direction, digest, idempotency_key
 from orderflow.domain.strict_json import JsonValue
 from orderflow.ledger import EffectLedger, EffectRecord
 from orderflow.ledger.effects import EffectStore
 from orderflow.settings import Settings
-from tests.support.bank import Bank, Killed
+from tests.support.bank import Killed
 
 NO_TIME = timedelta(0)
 LONG = timedelta(minutes=5)
@@ -55,10 +55,23 @@ PENDING = Pending(reference="ch_1")
 class LedgerDatabase:
     """A database for the ledgers of one test, named by `url`; `open` gives one more ledger on it, as a process has."""
 
-    def __init__(self, url: str, empty: Callable[[], None]) -> None:
+    def __init__(self, url: str, run: Callable[[str], object]) -> None:
         self.url = url
-        self.empty = empty
+        self._run = run
         self._opened: list[EffectLedger] = []
+
+    def empty(self) -> None:
+        """Leave no effect in it."""
+        self._run("DELETE FROM attempts; DELETE FROM effects")
+
+    def age(self, by: timedelta) -> None:
+        """Let everything in it have happened earlier."""
+        passed = by // timedelta(milliseconds=1)
+        self._run(
+            f"UPDATE attempts SET started_at = started_at - {passed}, ended_at = ended_at - {passed};"
+            f"UPDATE effects SET created_at = created_at - {passed}, updated_at = updated_at - {passed},"
+            f" settled_at = settled_at - {passed}"
+        )
 
     async def open(self, **settings: Any) -> EffectLedger:
         """A ledger on this database; it is closed with the test."""
@@ -75,16 +88,16 @@ class LedgerDatabase:
 def sqlite_database(path: Path) -> LedgerDatabase:
     """An SQLite file."""
 
-    def empty() -> None:
+    def run(sql: str) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.executescript("DELETE FROM attempts; DELETE FROM effects")
+            connection.executescript(sql)
 
-    return LedgerDatabase(f"sqlite:///{path}", empty)
+    return LedgerDatabase(f"sqlite:///{path}", run)
 
 
 async def perform(
     ledger: EffectLedger,
-    bank: Bank,
+    bank: Provider,
     act: Act = CHARGE,
     *,
     lease: timedelta = NO_TIME,
@@ -100,14 +113,16 @@ async def perform(
 
 
 async def undo(
-    ledger: EffectLedger, bank: Bank, *, lease: timedelta = NO_TIME, patience: timedelta = NO_TIME
+    ledger: EffectLedger, bank: Provider, *, lease: timedelta = NO_TIME, patience: timedelta = NO_TIME
 ) -> EffectRecord:
     """Refund through a store of its own."""
     store = EffectStore(ledger, poll_interval=0.001)
     return await store.undo(REFUND, CHARGE, bank, holder="worker", lease=lease, patience=patience)
 
 
-async def settle(ledger: EffectLedger, bank: Bank, *, void: bool, patience: timedelta = NO_TIME) -> EffectRecord | None:
+async def settle(
+    ledger: EffectLedger, bank: Provider, *, void: bool, patience: timedelta = NO_TIME
+) -> EffectRecord | None:
     """Take the last look through a store of its own."""
     store = EffectStore(ledger, poll_interval=0.001)
     return await store.settle(CHARGE, bank, holder="worker", lease=NO_TIME, patience=patience, void=void)
