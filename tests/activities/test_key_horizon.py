@@ -205,6 +205,22 @@ async def test_an_undo_that_may_have_been_sent_is_never_done_twice(
         assert may_send or gave_back or provider.sent == 0, happened
 
 
+@each_world
+@pytest.mark.parametrize("by_hand", [300, 1000])
+async def test_the_rest_is_given_back_and_believed_of_who_can_know(
+    database: LedgerDatabase, ledger: EffectLedger, world: World, by_hand: int
+) -> None:
+    """M04: an operator refunded a part, or all; "already refunded" is success, unless the provider may mean nothing."""
+    provider = ForgetfulProvider(world.capabilities)
+    await perform(ledger, provider)
+    provider.refund_by_hand(by_hand)
+    world.pass_time(database, provider)
+    ended = await came_to(undo(ledger, provider))
+    knows = world.finds_what_is_there or world.key_is_kept
+    assert ended == (EffectState.REVERSED if knows else "OutcomeUnknown")
+    assert provider.net_minor == (0 if world.by_reference or not world.forgot else 1000 - by_hand)
+
+
 @pytest.mark.parametrize("by", list(Handle))
 async def test_a_charge_whose_key_was_forgotten_is_found_by_our_reference_or_by_nobody(
     database: LedgerDatabase, ledger: EffectLedger, by: Handle
