@@ -48,6 +48,7 @@ async def test_who_forgot_a_key_acts_again_under_it(backend: Backend, order: str
     assert isinstance(again, Done)
     assert again != done
     assert backend.outcomes(asked) == ["done", "done"]
+    assert await within(backend.of(asked).lookup(asked, REFERENCE)) == again
     listed = await within(backend.of(asked).list(before)) or []
     assert [row.reference for row in listed if row.key == asked.key] == [
         answer.reference for answer in (done, again) if isinstance(answer, Done)
