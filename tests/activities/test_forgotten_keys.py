@@ -175,3 +175,17 @@ async def test_after_48_hours_a_lost_charge_is_adopted_or_unknown(
             await perform(ledger, payments, charge(order))
     assert backend.outcomes(charge(order)) == ["done"]
     assert backend.world.net_charged(order) == 1000
+
+
+async def test_a_pending_charge_of_a_provider_that_cannot_be_asked_is_not_waited_for(
+    world: SimulatedWorld, ledger: EffectLedger, order: str
+) -> None:
+    """Never booked as done, nor waited for in vain: each attempt sends the same key again, and one act comes of it."""
+    payments = world.provider("payments", Capabilities(lookup_by=frozenset()))
+    backend = Backend(world, {"payments": payments})
+    backend.fault("pending", "charge", order)
+    for _ in range(3):
+        with pytest.raises(OutcomeUnknown, match="pending"):
+            await within(perform(ledger, payments, charge(order), patience=timedelta(hours=1)))
+    assert backend.outcomes(charge(order)) == ["pending", "replayed", "replayed"]
+    assert backend.lines(charge(order), "lookup") == []

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
@@ -134,3 +135,25 @@ async def test_a_release_in_doubt_is_not_sent_again_and_stands(env: WorkflowEnvi
         assert [(left.step, left.error) for left in view.standing] == [("reserve_inventory", "OutcomeUnknown")]
         assert (sent(order, "release"), shop.world.net_charged(order.id)) == (1, 0)
         assert shop.world.reserved(order.id) == {"tea": 2}
+
+
+def _briefly(value: dict[str, Any]) -> None:
+    quick(value)
+    for step in value["steps"][1:]:
+        for policy in filter(None, (step, step.get("compensation"))):
+            policy["start_to_close"] = "PT2S"
+            policy["retry"] |= {"attempts": 2}
+
+
+async def test_a_refund_that_stays_pending_stands(env: WorkflowEnvironment, tmp_path: Path) -> None:
+    """An asynchronous refund is polled within its time, never booked as done, and then a person has to look."""
+    async with open_for_business(env.client, tmp_path, change=_briefly) as shop:
+        shop.fault("pending", "refund", times=FOR_EVER)
+        shop.fault("decline", "notify")
+        order = await shop.start()
+        await order.approve()
+        view = await order.until(Stage.COMPENSATION_FAILED)
+        assert [(left.step, left.error) for left in view.standing] == [("charge", "OutcomeUnknown")]
+        assert (sent(order, "refund"), shop.world.net_charged(order.id)) == (1, 900)
+        assert shop.world.reserved(order.id) == {}
+        assert (await states(order))["charge.undo"] is EffectState.PENDING
