@@ -37,7 +37,7 @@ from orderflow.domain.errors import (
 from orderflow.domain.intents import Direction, idempotency_key
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 from orderflow.ledger.leases import Deadline, ask_while_held, claim_in_turn
-from orderflow.ledger.recall import NO_PROOF, Recall, as_taken_back
+from orderflow.ledger.recall import NO_PROOF, Recall, answered, as_taken_back
 
 
 class EffectStore:
@@ -191,7 +191,7 @@ class EffectStore:
         found = Absent() if claim.fresh else await self._before_sending_again(recall, claim)
         if isinstance(found, Absent) and not claim.fresh and still_wanted is not None:
             still_wanted()
-        answer = await provider.perform(act) if isinstance(found, Absent) else found
+        answer = await answered(provider.perform(act)) if isinstance(found, Absent) else found
         return await recall.polled(answer, deadline, self._poll_interval)
 
     async def _undo(self, undo: Act, of: Act, provider: Provider, claim: Claim, deadline: Deadline) -> Found:
@@ -201,7 +201,7 @@ class EffectStore:
             raise ClaimLost(f"{of.key} vanished from the ledger")
         target = Recall(of, provider, standing.age)
         found = Absent() if claim.fresh else await self._before_sending_again(recall, claim)
-        asked = await provider.undo(undo, of) if isinstance(found, Absent | Refused) else found
+        asked = await answered(provider.undo(undo, of)) if isinstance(found, Absent | Refused) else found
         answer = await recall.polled(asked, deadline, self._poll_interval)
         return await as_taken_back(answer, standing, target) if isinstance(answer, Done) else answer
 

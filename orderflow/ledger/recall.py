@@ -6,6 +6,7 @@ meant. Where there is no proof the outcome stays unknown, nothing is sent, and i
 """
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Final
 
@@ -22,6 +23,7 @@ from orderflow.domain.effects import (
     Unknown,
     capabilities_of,
 )
+from orderflow.domain.errors import OrderflowError
 from orderflow.ledger import EffectRecord
 from orderflow.ledger.leases import Deadline
 
@@ -58,10 +60,12 @@ class Recall:
         handles = self._capabilities.lookup_by
         by_reference = Handle.MERCHANT_REFERENCE in handles
         if Handle.KEY in handles and (self.key_is_remembered or not by_reference):
-            found = await self._provider.lookup(self._act)
+            found = await answered(self._provider.lookup(self._act))
             if not isinstance(found, Absent) or self.key_is_remembered:
                 return found
-        return await self._provider.lookup(self._act, Handle.MERCHANT_REFERENCE) if by_reference else None
+        if not by_reference:
+            return None
+        return await answered(self._provider.lookup(self._act, Handle.MERCHANT_REFERENCE))
 
     async def polled(self, answer: Found, deadline: Deadline, interval: float) -> Found:
         """Ask again every `interval` seconds while `answer` is pending and time is left.
@@ -76,6 +80,14 @@ class Recall:
             if isinstance(found, Done | Refused | Undone | Pending):
                 answer = found
         return answer
+
+
+async def answered(asking: Awaitable[Found]) -> Found:
+    """What a provider answers. An error of ours that it raises says nothing of what it did, so it is `Unknown`."""
+    try:
+        return await asking
+    except OrderflowError as error:
+        return Unknown(detail=f"the provider raised {type(error).__name__}"[:200])
 
 
 async def as_taken_back(answer: Done, of: EffectRecord, recall: Recall) -> Found:

@@ -6,6 +6,7 @@ proof, and what can be found out is found out.
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,6 +28,7 @@ from orderflow.domain.effects import (
 from orderflow.domain.errors import (
     AmountMismatch,
     CannotUndo,
+    DeadlinePassed,
     EffectBusy,
     OrderflowError,
     OutcomeUnknown,
@@ -297,6 +299,17 @@ class SlowLookup(ForgetfulProvider):
     async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         await asyncio.sleep(0.4)
         return await super().lookup(act, by)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("card 4242"), ProviderUnavailable("card 4242"), DeadlinePassed("x")])
+async def test_what_a_provider_raises_is_no_word_of_it(ledger: EffectLedger, error: Exception) -> None:
+    """I06: not even an error of ours: it may have acted, so a provider that cannot look up is not asked again."""
+    bank = Bank(deque([Told(error, acts=True)]), capabilities=Capabilities(timedelta(0), frozenset()))
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            await perform(ledger, bank)
+    assert bank.calls == [("perform", CHARGE.key)]
+    assert (await endings(ledger))[0] == f"unknown: the provider raised {type(error).__name__}"
 
 
 async def test_a_refund_of_more_than_was_taken_is_no_success(ledger: EffectLedger) -> None:
