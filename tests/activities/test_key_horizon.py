@@ -7,7 +7,7 @@ proof, and what can be found out is found out.
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -101,16 +101,39 @@ def named(world: World) -> str:
 each_world = pytest.mark.parametrize("world", list(worlds()), ids=named)
 
 
-async def began(
-    happened: str, provider: ForgetfulProvider, do: Callable[[], Awaitable[EffectRecord]]
-) -> ForgetfulProvider:
-    """A first attempt that left it at what `happened`; the provider is well again afterwards."""
-    provider.arrives, provider.replies = happened != NEVER_CAME, happened != NO_ANSWER
-    provider.refusal = REFUSALS.get(happened)
-    with pytest.raises((OutcomeUnknown, ProviderUnavailable, EffectBusy, CannotUndo)):
-        await do()
-    provider.arrives, provider.replies, provider.refusal, provider.sent = True, True, None, 0
-    return provider
+@dataclass
+class Past:
+    """What may have happened before, one after the other, in one world and one ledger."""
+
+    database: LedgerDatabase
+    ledger: EffectLedger
+    world: World
+
+    async def charging(self) -> AsyncIterator[tuple[str, ForgetfulProvider]]:
+        """A first attempt to charge that left it at what happened."""
+        for happened in HAPPENED:
+            yield happened, await self._after(happened, perform, charged=False)
+
+    async def refunding(self) -> AsyncIterator[tuple[str, ForgetfulProvider]]:
+        """A charge, and a first attempt to give it back that left it at what happened."""
+        for happened in (*HAPPENED, REFUSED):
+            yield happened, await self._after(happened, undo, charged=True)
+
+    async def _after(
+        self, happened: str, attempt: Callable[..., Awaitable[EffectRecord]], *, charged: bool
+    ) -> ForgetfulProvider:
+        """The provider, well again, and as much later as the world says."""
+        self.database.empty()
+        provider = ForgetfulProvider(self.world.capabilities)
+        if charged:
+            await perform(self.ledger, provider)
+        provider.arrives, provider.replies = happened != NEVER_CAME, happened != NO_ANSWER
+        provider.refusal = REFUSALS.get(happened)
+        with pytest.raises((OutcomeUnknown, ProviderUnavailable, EffectBusy, CannotUndo)):
+            await attempt(self.ledger, provider)
+        provider.arrives, provider.replies, provider.refusal, provider.sent = True, True, None, 0
+        self.world.pass_time(self.database, provider)
+        return provider
 
 
 async def came_to(doing: Awaitable[EffectRecord | None]) -> EffectState | str | None:
@@ -127,11 +150,7 @@ async def test_what_may_have_been_sent_is_never_done_twice(
     database: LedgerDatabase, ledger: EffectLedger, world: World
 ) -> None:
     """I05, I07, T25: it is adopted, or sent again where that is safe, and otherwise nothing is sent, ever again."""
-    for happened in HAPPENED:
-        database.empty()
-        provider = ForgetfulProvider(world.capabilities)
-        await began(happened, provider, lambda: perform(ledger, provider))  # noqa: B023 - called before the next one
-        world.pass_time(database, provider)
+    async for happened, provider in Past(database, ledger, world).charging():
         ended = [await came_to(perform(ledger, provider)) for _ in range(3)]
         stood = happened == NO_ANSWER
         known = world.finds_what_is_there or world.key_is_kept if stood else world.proves_absence or world.key_is_kept
@@ -147,11 +166,7 @@ async def test_the_last_look_calls_absent_only_what_is_proven(
     database: LedgerDatabase, ledger: EffectLedger, world: World, void: bool
 ) -> None:
     """I06, I07, T25: adopted, proven absent, or unknown; a provider that cannot look it up proves nothing."""
-    for happened in HAPPENED:
-        database.empty()
-        provider = ForgetfulProvider(world.capabilities)
-        await began(happened, provider, lambda: perform(ledger, provider))  # noqa: B023 - called before the next one
-        world.pass_time(database, provider)
+    async for happened, provider in Past(database, ledger, world).charging():
         ended = await came_to(settle(ledger, provider, void=void))
         if happened == NO_ANSWER:
             assert ended == (EffectState.COMMITTED if world.finds_what_is_there else "OutcomeUnknown")
@@ -167,11 +182,7 @@ async def test_what_is_in_doubt_is_taken_back_or_stands(
     database: LedgerDatabase, ledger: EffectLedger, world: World
 ) -> None:
     """T02, I07: "nothing to take back" is believed only of a provider that would know of it."""
-    for happened in HAPPENED:
-        database.empty()
-        provider = ForgetfulProvider(world.capabilities)
-        await began(happened, provider, lambda: perform(ledger, provider))  # noqa: B023 - called before the next one
-        world.pass_time(database, provider)
+    async for happened, provider in Past(database, ledger, world).charging():
         ended = await came_to(undo(ledger, provider))
         again = await came_to(undo(ledger, provider))
         knows = world.key_is_kept or world.by_reference or (happened == NO_ANSWER and not world.forgot)
@@ -188,16 +199,9 @@ async def test_an_undo_that_may_have_been_sent_is_never_done_twice(
     database: LedgerDatabase, ledger: EffectLedger, world: World
 ) -> None:
     """I07, M04, T07: the undo's key is forgotten too; what an operator may retry is what surely did not happen."""
-    for happened in (*HAPPENED, REFUSED):
-        database.empty()
-        provider = ForgetfulProvider(world.capabilities)
-        await perform(ledger, provider)
-        if happened == NO_ANSWER and not world.by_reference and world.capabilities.key_horizon == NEVER:
-            continue  # it cannot find the charge, so it gave nothing back
-        await began(happened, provider, lambda: undo(ledger, provider))  # noqa: B023 - called before the next one
-        world.pass_time(database, provider)
+    async for happened, provider in Past(database, ledger, world).refunding():
+        gave_back = len(provider.back) == 1
         ended = [await came_to(undo(ledger, provider)) for _ in range(2)]
-        gave_back = happened == NO_ANSWER
         knows = world.by_reference or not world.forgot
         may_send = world.proves_absence or world.key_is_kept or happened in (UNAVAILABLE, REFUSED)
         done = (world.finds_what_is_there or world.key_is_kept) if gave_back else may_send and knows
