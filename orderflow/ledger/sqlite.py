@@ -19,7 +19,7 @@ from orderflow.ledger.transactions import Row, Transaction
 
 T = TypeVar("T")
 
-_STATEMENTS = load_statements("sql/effects.sql", SQLITE)
+_STATEMENTS = load_statements("sql/effects.sql", SQLITE) | load_statements("sql/review.sql", SQLITE)
 
 _BUSY_SECONDS = 3.0  # SQLite's own wait for another writer; BEGIN IMMEDIATE makes it apply to all of a transaction
 _TRIES = 4
@@ -36,7 +36,7 @@ _ADVICE = {
 
 
 class SqliteLedger(SqlLedger):
-    """An `EffectLedger` in the SQLite file `path`. All SQL runs on one thread of its own, in order."""
+    """A `Ledger` in the SQLite file `path`. All SQL runs on one thread of its own, in order."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
         self._path = path
