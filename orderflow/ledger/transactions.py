@@ -220,6 +220,7 @@ def record(row: Row) -> EffectRecord:
         created_at=time(row["created_at"]),
         updated_at=time(row["updated_at"]),
         settled_at=None if row["settled_at"] is None else time(row["settled_at"]),
+        age=row["age_ms"] * _MILLISECOND,
     )
 
 

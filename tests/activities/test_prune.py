@@ -177,7 +177,7 @@ async def test_workers_go_on_beside_it(database: LedgerDatabase, ledger: Ledger)
 async def test_an_order_that_comes_back_to_life_is_not_forgotten(postgres: Postgres) -> None:
     """Somebody begins to take its charge back meanwhile: nothing of the page is lost, the next run goes on."""
     postgres.emptied()
-    database = LedgerDatabase(postgres.url(), postgres.emptied)
+    database = LedgerDatabase(postgres.url())
     ledger: Ledger = await database.open()  # type: ignore[assignment]
     for order in ("order-1", "order-2"):
         await an_old_order(database, ledger, order)
@@ -285,7 +285,7 @@ async def test_a_keeper_prunes_and_nobody_else(
 ) -> None:
     """An operator's and a worker's users can count what would go, and may not delete it."""
     postgres.emptied()
-    database = LedgerDatabase(postgres.url(), postgres.emptied)
+    database = LedgerDatabase(postgres.url())
     await settled_orders(database, [401])
     unconfigure(tmp_path, monkeypatch)
     monkeypatch.setenv("ORDERFLOW_LEDGER_URL", postgres.url(user=postgres.member(role)))

@@ -277,7 +277,7 @@ async def test_what_somebody_is_at_work_on_is_resolved_by_nobody(
 async def test_a_resolution_waits_for_a_claim_and_yields_to_it(postgres: Postgres) -> None:
     """T02: whoever claims while a person's word is written down has it; nothing of the word is kept (D03)."""
     postgres.emptied()
-    database = LedgerDatabase(postgres.url(), postgres.emptied)
+    database = LedgerDatabase(postgres.url())
     ledger: Ledger = await database.open()  # type: ignore[assignment]
     await pending(ledger)
     await ledger.put_in_review(ORDER, "order", [standing()])

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from orderflow.backends import open_ledger
-from orderflow.domain.effects import Absent, Act, Done, Found, Listed, Performed
+from orderflow.domain.effects import Absent, Act, Capabilities, Done, Found, Handle, Listed, Performed
 from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
 from orderflow.settings import Settings
@@ -23,6 +23,8 @@ HELD = timedelta(seconds=1)
 class FileBank:
     """Charges each time it is asked and writes a line to a log that all processes share."""
 
+    capabilities = Capabilities(key_horizon=None)
+
     def __init__(self, log: Path) -> None:
         self._log = log
 
@@ -32,7 +34,7 @@ class FileBank:
         os.close(descriptor)
         return Done(reference=act.key, amount_minor=act.amount_minor)
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         charged = act.key in self._log.read_text(encoding="utf-8").splitlines()
         return Done(reference=act.key, amount_minor=act.amount_minor) if charged else Absent()
 

@@ -60,8 +60,8 @@ class Home:
         ended = await self.follow(f"### Restoring {self.name}")
         assert (ended.code, ended.err) == (0, "")
         if url := self.environment.get("RESTORED_URL"):
-            return LedgerDatabase(url, lambda: None)
-        return LedgerDatabase(self.database.url, self.database.empty)
+            return LedgerDatabase(url)
+        return LedgerDatabase(self.database.url)
 
 
 def sqlite_home(folder: Path) -> Home:
@@ -75,7 +75,7 @@ def postgres_home(folder: Path, server: Postgres) -> Home:
     url = server.new_database(BACKED_UP)
     server.run(f"DROP DATABASE IF EXISTS {RESTORED} WITH (FORCE)", database="postgres")
     environment = _typed(folder, server.programs)
-    home = Home(folder, LedgerDatabase(url, lambda: None), "a PostgreSQL ledger", environment)
+    home = Home(folder, LedgerDatabase(url), "a PostgreSQL ledger", environment)
     return home.at(url, server.url(RESTORED))
 
 

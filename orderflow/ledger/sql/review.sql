@@ -9,7 +9,7 @@ WHERE endings.stage <> excluded.stage;
 -- name: unsettled_effects
 -- A page of forward effects that may stand although their order is not known to have completed, in the order of keys.
 -- What people decided to keep is settled.
-SELECT effects.* FROM effects
+SELECT effects.*, now_ms() - effects.created_at AS age_ms FROM effects
 LEFT JOIN endings ON endings.workflow_id = effects.workflow_id
 LEFT JOIN review_items ON review_items.key = effects.key
 WHERE effects.key > :after
