@@ -1,0 +1,308 @@
+"""The state machine: workers perform, undo and settle, stop and die anywhere; after each step the books are compared.
+
+Steps: a call of the store begins (and runs until the boundary where it stops), a stopped one goes on, renews its lease or
+is killed; a lease ends; a request that lost its sender arrives, or is lost; a person refunds by hand. Leases end without
+waiting: they are granted for hours, and the step `a_lease_ends` ages the row by SQL.
+
+After each step: the ledger's rows are the reference's (state, fencing token, lease, amounts) and each went there by
+`TRANSITIONS`; tokens only grow; the bank took and gave back each amount once, and never more than it took; what the
+ledger calls COMMITTED, DECLINED, REVERSED or VOIDED is so at the bank; nothing was sent that the store had to know
+about; what a call answered is true. At the end everybody comes back and every effect is retried to its end.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from orderflow.domain.effects import Act, EffectState
+from orderflow.ledger import EffectLedger, EffectRecord
+from orderflow.ledger.effects import EffectStore
+from tests.model.answers import agrees
+from tests.model.bank import SILENT, Entry, Told
+from tests.model.calls import BankLine, Call, Fate, FollowedLedger, World
+from tests.model.reference import Row
+from tests.model.rows import Rows
+from tests.support.ledger import charge, refund
+
+T = TypeVar("T")
+
+_S = EffectState
+_LEASE: Final = timedelta(hours=6)
+_ROUNDS: Final = 12
+"""How often everything is tried at the end; a healthy bank and no other worker need fewer."""
+
+OPERATIONS: Final = ("perform", "undo", "settle", "void")
+AMOUNT: Final = 1000
+STOPS = st.none() | st.integers(0, 9)
+FATES = st.sampled_from(Fate)
+NOISE = st.lists(st.sampled_from([Told.DONE, *SILENT]), max_size=2)
+AMOUNTS = st.sampled_from([AMOUNT, AMOUNT, AMOUNT, 900])
+ONE_OF_MANY = st.integers(0, 5)
+
+
+@dataclass
+class Harness:
+    """What all examples of one run share: an event loop, workers' ledgers on one database, and its rows."""
+
+    loop: asyncio.AbstractEventLoop
+    ledgers: list[EffectLedger]
+    rows: Rows
+    examples: int = 0
+    prefix: str = "m"
+    running: list[Call] = field(default_factory=list)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run on the loop of this harness."""
+        return self.loop.run_until_complete(work)
+
+
+class EffectMachine(RuleBasedStateMachine):
+    """One example: orders of its own in a database that all examples share. Subclasses give `harness`."""
+
+    harness: Harness
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.harness.examples += 1
+        self.example = f"{self.harness.prefix}-{self.harness.examples}-"
+        self.world = World()
+        self.calls: list[tuple[Call, str, Act]] = []
+        self.tokens: dict[str, int] = {}
+        self.is_broken = False
+
+    @rule(
+        operation=st.sampled_from(OPERATIONS),
+        worker=st.integers(0, 2),
+        order=st.integers(0, 1),
+        amount=AMOUNTS,
+        told=st.sampled_from(Told),
+        noise=NOISE,
+        patient=st.booleans(),
+        stop=STOPS,
+        fate=FATES,
+    )
+    def a_call_begins(
+        self,
+        operation: str,
+        worker: int,
+        order: int,
+        amount: int,
+        told: Told,
+        noise: list[Told],
+        patient: bool,
+        stop: int | None,
+        fate: Fate,
+    ) -> None:
+        self._begin(operation, worker, self._charge(order, amount), Call(self.world, told, noise), patient, stop, fate)
+
+    @precondition(lambda self: self.stopped)
+    @rule(which=ONE_OF_MANY, stop=st.none() | st.integers(1, 6), fate=FATES)
+    def a_stopped_call_goes_on(self, which: int, stop: int | None, fate: Fate) -> None:
+        self.harness.run(self._one(self.stopped, which).go_on(stop, fate))
+
+    @precondition(lambda self: any(call.claim for call in self.stopped))
+    @rule(which=ONE_OF_MANY)
+    def a_stopped_call_renews_its_lease(self, which: int) -> None:
+        call = self._one([call for call in self.stopped if call.claim], which)
+        ledger = FollowedLedger(self.harness.ledgers[0], call)
+        assert call.claim is not None
+        self.harness.run(_whatever_comes(ledger.renew(call.claim, _LEASE)))
+
+    @precondition(lambda self: any(row.live for row in self.world.reference.rows.values()))
+    @rule(which=ONE_OF_MANY)
+    def a_lease_ends(self, which: int) -> None:
+        self._end_lease(self._one([key for key, row in self.world.reference.rows.items() if row.live], which))
+
+    @precondition(lambda self: self.orphans)
+    @rule(which=ONE_OF_MANY, lost=st.booleans())
+    def a_request_without_its_sender_arrives(self, which: int, lost: bool) -> None:
+        request = self._one(self.orphans, which)
+        if lost:
+            self.world.bank.lose(request)
+        else:
+            _arrive(partial(self.world.bank.receive, request))
+
+    @rule(order=st.integers(0, 1), amount=st.sampled_from([300, AMOUNT]))
+    def a_person_refunds(self, order: int, amount: int) -> None:
+        self.world.bank.refund_by_hand(self._charge(order).key, amount)
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        self._must(self._disagreements())
+
+    def teardown(self) -> None:
+        try:
+            if not self.is_broken:
+                self._everybody_comes_back()
+                self._must(self._disagreements())
+                self._must(self._left_over())
+        finally:
+            for call, _, _ in self.calls:
+                self.harness.run(call.kill())
+                call.outcome()
+
+    @property
+    def stopped(self) -> list[Call]:
+        """Calls that wait at a boundary."""
+        return [call for call, _, _ in self.calls if not call.is_over]
+
+    @property
+    def orphans(self) -> list[Any]:
+        """Requests on their way whose callers died or were cancelled."""
+        stopped = self.stopped
+        return [request for request in self.world.bank.in_flight if request.caller not in stopped]
+
+    def _charge(self, order: int, amount: int = AMOUNT) -> Act:
+        return charge(f"{self.example}{order}", amount)
+
+    def _begin(
+        self,
+        operation: str,
+        worker: int,
+        act: Act,
+        call: Call,
+        patient: bool,
+        stop: int | None = None,
+        fate: Fate = Fate.WAITS,
+    ) -> None:
+        call.is_patient, call.takes_last_look = patient, operation == "void"
+        store = EffectStore(FollowedLedger(self.harness.ledgers[worker], call), poll_interval=0)  # type: ignore[arg-type]
+        terms: Any = {
+            "holder": f"worker-{worker}",
+            "lease": _LEASE,
+            "patience": timedelta(hours=1) if patient else timedelta(0),
+        }
+        bank = BankLine(call)
+        match operation:
+            case "perform":
+                work: Any = store.perform(act, bank, **terms)
+            case "undo":
+                work = store.undo(refund(act.workflow_id), act, bank, **terms)
+            case _:
+                work = store.settle(act, bank, void=operation == "void", **terms)
+        self.calls.append((call, operation, act))
+        self.harness.run(call.begin(work, stop, fate))
+
+    def _end_lease(self, key: str) -> None:
+        self.harness.rows.end_lease(key)
+        self.world.reference.end_lease(key)
+
+    def _one(self, many: list[T], which: int) -> T:
+        return many[which % len(many)]
+
+    def _must(self, disagreements: Iterator[str]) -> None:
+        found = [*disagreements]
+        self.is_broken = bool(found)
+        if found:
+            raise AssertionError("\n".join(found))
+
+    def _disagreements(self) -> Iterator[str]:
+        world = self.world
+        yield from (*world.wrong, *world.bank.wrong, *world.reference.illegal)
+        rows = self.harness.rows.of(self.example)
+        if rows != dict(world.reference.rows):
+            yield f"the ledger holds {rows}, and has to hold {dict(world.reference.rows)}"
+        for key, row in rows.items():
+            if row.token < self.tokens.get(key, 0):
+                yield f"{key}: token {row.token} after {self.tokens[key]}"
+            self.tokens[key] = row.token
+            if key.endswith(".do"):
+                yield from _against_the_bank(row, world.bank.entry(key))
+        for entry in world.bank.entries():
+            if len(entry.moved) > 1:
+                yield f"{entry.key}: applied {len(entry.moved)} times: {entry.moved}"
+            if entry.key.endswith(".do") and entry.left < 0:
+                yield f"{entry.key}: more was given back than was taken: {entry}"
+        yield from self._false_answers()
+
+    def _false_answers(self) -> Iterator[str]:
+        for call, operation, act in [answered for answered in self.calls if answered[0].is_over]:
+            outcome = call.outcome()
+            if not agrees(call, operation, act, outcome):
+                yield f"{operation} {act.key} answered {outcome!r}; the bank: {self.world.bank.entry(act.key)}"
+            self.calls.remove((call, operation, act))
+
+    def _everybody_comes_back(self) -> None:
+        """Who was stopped goes on, what is on its way arrives, what was left open is finished, then taken back."""
+        for _ in range(_ROUNDS):
+            for call in self.stopped:
+                self.harness.run(call.go_on(None, Fate.WAITS))
+                self._must(self._disagreements())
+            self._end_leases()
+        while self.orphans:
+            _arrive(partial(self.world.bank.receive, self.orphans[0]))
+        touched = [order for order in range(2) if self._charge(order).key in self.world.reference.rows]
+        for operation in ("perform", "undo"):
+            for order in touched:
+                self._finish(operation, self._charge(order, self._amount(order)))
+
+    def _finish(self, operation: str, act: Act) -> None:
+        for _ in range(_ROUNDS):
+            if self._is_finished(operation, act.key):
+                return
+            self._begin(operation, 0, act, Call(self.world), patient=True)
+            self._must(self._disagreements())
+            self._end_leases()
+        self._must(iter([f"{operation} {act.key} does not come to an end: {self.world.reference.rows[act.key]}"]))
+
+    def _is_finished(self, operation: str, key: str) -> bool:
+        if operation == "undo":
+            return self.world.reference.state(key) in {_S.VOIDED, _S.DECLINED, _S.REVERSED}
+        charge = self.world.bank.entry(key)
+        taken_back = bool(charge.moved) and not charge.left  # by a person: only an undo settles it
+        return self.world.reference.state(key) is not _S.PENDING or taken_back
+
+    def _end_leases(self) -> None:
+        for key in [key for key, row in self.world.reference.rows.items() if row.live]:
+            self._end_lease(key)
+
+    def _amount(self, order: int) -> int:
+        row = self.world.reference.rows.get(self._charge(order).key)
+        amounts = [AMOUNT, 900]
+        return next((one for one in amounts if row and self._charge(order, one).intent_digest == row.digest), AMOUNT)
+
+    def _left_over(self) -> Iterator[str]:
+        if self.stopped or self.world.bank.in_flight:
+            yield f"still going on: {self.stopped} {self.world.bank.in_flight}"
+        for key, row in self.world.reference.rows.items():
+            if row.state in {_S.PENDING, _S.REVERSING}:
+                yield f"{key} is still {row.state}"
+            if key.endswith(".do") and self.world.bank.entry(key).left:
+                yield f"{key}: money stands at the bank: {self.world.bank.entry(key)}"
+
+
+def _against_the_bank(row: Row, charge: Entry) -> Iterator[str]:
+    """What the ledger says of a charge that is settled must be so."""
+    match row.state:
+        case _S.COMMITTED:
+            so = charge.moved == [row.captured] and not charge.closed
+        case _S.DECLINED:
+            so = charge.refused and not charge.moved
+        case _S.VOIDED:
+            so = not charge.moved
+        case _S.REVERSED:
+            taken = sum(charge.moved)
+            so = charge.closed and charge.left == 0 and row.captured in {taken, row.refunded}
+            so = so and row.refunded is not None and row.refunded <= taken
+        case _:
+            so = True
+    if not so:
+        yield f"{charge.key} is {row} in the ledger; the bank: {charge}"
+
+
+async def _whatever_comes(work: Coroutine[Any, Any, EffectRecord | None]) -> None:
+    await asyncio.gather(work, return_exceptions=True)
+
+
+def _arrive(receive: Callable[[], object]) -> None:
+    """Nobody waits for the reply any more."""
+    try:
+        receive()
+    except Exception as fault:  # noqa: BLE001
+        del fault
