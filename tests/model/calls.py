@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from orderflow.domain.effects import Act, Found, Listed, Performed
+from orderflow.domain.effects import Act, Busy, Found, Listed, Performed
 from orderflow.domain.errors import EffectBusy, LedgerUnavailable, OrderflowError
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 from tests.model.bank import ModelBank, Told
@@ -222,7 +222,7 @@ class BankLine:
         await self._call.boundary("asking")
         self._call.looked_away = False
         found = self._bank.look_up(self._call, act, self._call.noise.pop(0) if self._call.noise else Told.DONE)
-        await self._call.boundary("told")
+        await self._call.boundary("told", busy=isinstance(found, Busy))
         return found
 
     async def list(self, since: datetime) -> list[Listed] | None:

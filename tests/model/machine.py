@@ -37,12 +37,17 @@ _LEASE: Final = timedelta(hours=6)
 _ROUNDS: Final = 12
 """How often everything is tried at the end; a healthy bank and no other worker need fewer."""
 
-OPERATIONS: Final = ("perform", "undo", "settle", "void")
 AMOUNT: Final = 1000
-STOPS = st.none() | st.integers(0, 9)
-FATES = st.sampled_from(Fate)
-NOISE = st.lists(st.sampled_from([Told.DONE, *SILENT]), max_size=2)
-AMOUNTS = st.sampled_from([AMOUNT, AMOUNT, AMOUNT, 900])
+OTHER_AMOUNT: Final = 900
+
+# Weighted so that an order lives for a while before it is taken back.
+OPERATIONS = st.sampled_from(["perform"] * 5 + ["settle", "void", "void", "undo", "undo"])
+AMOUNTS = st.sampled_from([AMOUNT] * 9 + [OTHER_AMOUNT])
+TOLD = st.sampled_from([*Told, *[Told.DONE] * 6])
+NOISE = st.lists(st.sampled_from([Told.DONE, Told.DONE, *SILENT]), max_size=2)
+STOPS = st.sampled_from([None, None, *range(12)])
+FATES = st.sampled_from([*Fate, Fate.WAITS, Fate.WAITS])
+ORDERS = st.sampled_from([0, 0, 0, 1])
 ONE_OF_MANY = st.integers(0, 5)
 
 
@@ -77,15 +82,16 @@ class EffectMachine(RuleBasedStateMachine):
         self.is_broken = False
 
     @rule(
-        operation=st.sampled_from(OPERATIONS),
+        operation=OPERATIONS,
         worker=st.integers(0, 2),
-        order=st.integers(0, 1),
+        order=ORDERS,
         amount=AMOUNTS,
-        told=st.sampled_from(Told),
+        told=TOLD,
         noise=NOISE,
         patient=st.booleans(),
         stop=STOPS,
         fate=FATES,
+        oversleeps=st.booleans(),
     )
     def a_call_begins(
         self,
@@ -98,11 +104,15 @@ class EffectMachine(RuleBasedStateMachine):
         patient: bool,
         stop: int | None,
         fate: Fate,
+        oversleeps: bool,
     ) -> None:
-        self._begin(operation, worker, self._charge(order, amount), Call(self.world, told, noise), patient, stop, fate)
+        call = Call(self.world, told, noise)
+        self._begin(operation, worker, self._charge(order, amount), call, patient, stop, fate)
+        if oversleeps and call.claim and self.world.reference.rows[call.claim.record.key].live:
+            self._end_lease(call.claim.record.key)
 
     @precondition(lambda self: self.stopped)
-    @rule(which=ONE_OF_MANY, stop=st.none() | st.integers(1, 6), fate=FATES)
+    @rule(which=ONE_OF_MANY, stop=STOPS, fate=FATES)
     def a_stopped_call_goes_on(self, which: int, stop: int | None, fate: Fate) -> None:
         self.harness.run(self._one(self.stopped, which).go_on(stop, fate))
 
@@ -128,9 +138,11 @@ class EffectMachine(RuleBasedStateMachine):
         else:
             _arrive(partial(self.world.bank.receive, request))
 
-    @rule(order=st.integers(0, 1), amount=st.sampled_from([300, AMOUNT]))
-    def a_person_refunds(self, order: int, amount: int) -> None:
-        self.world.bank.refund_by_hand(self._charge(order).key, amount)
+    @precondition(lambda self: any(entry.left > 0 for entry in self.charges))
+    @rule(which=ONE_OF_MANY, amount=st.sampled_from([300, AMOUNT]))
+    def a_person_refunds(self, which: int, amount: int) -> None:
+        charge = self._one([entry for entry in self.charges if entry.left > 0], which)
+        self.world.bank.refund_by_hand(charge.key, amount)
 
     @invariant()
     def the_books_agree(self) -> None:
@@ -157,6 +169,11 @@ class EffectMachine(RuleBasedStateMachine):
         """Requests on their way whose callers died or were cancelled."""
         stopped = self.stopped
         return [request for request in self.world.bank.in_flight if request.caller not in stopped]
+
+    @property
+    def charges(self) -> list[Entry]:
+        """What the bank knows of charges."""
+        return [entry for entry in self.world.bank.entries() if entry.key.endswith(".do")]
 
     def _charge(self, order: int, amount: int = AMOUNT) -> Act:
         return charge(f"{self.example}{order}", amount)
@@ -213,7 +230,7 @@ class EffectMachine(RuleBasedStateMachine):
                 yield f"{key}: token {row.token} after {self.tokens[key]}"
             self.tokens[key] = row.token
             if key.endswith(".do"):
-                yield from _against_the_bank(row, world.bank.entry(key))
+                yield from _against_the_bank(row, world.bank.entry(key), world.bank.entry(_undo_key(key)))
         for entry in world.bank.entries():
             if len(entry.moved) > 1:
                 yield f"{entry.key}: applied {len(entry.moved)} times: {entry.moved}"
@@ -235,8 +252,8 @@ class EffectMachine(RuleBasedStateMachine):
                 self.harness.run(call.go_on(None, Fate.WAITS))
                 self._must(self._disagreements())
             self._end_leases()
-        while self.orphans:
-            _arrive(partial(self.world.bank.receive, self.orphans[0]))
+            for request in self.orphans:
+                _arrive(partial(self.world.bank.receive, request))
         touched = [order for order in range(2) if self._charge(order).key in self.world.reference.rows]
         for operation in ("perform", "undo"):
             for order in touched:
@@ -264,7 +281,7 @@ class EffectMachine(RuleBasedStateMachine):
 
     def _amount(self, order: int) -> int:
         row = self.world.reference.rows.get(self._charge(order).key)
-        amounts = [AMOUNT, 900]
+        amounts = [AMOUNT, OTHER_AMOUNT]
         return next((one for one in amounts if row and self._charge(order, one).intent_digest == row.digest), AMOUNT)
 
     def _left_over(self) -> Iterator[str]:
@@ -277,7 +294,7 @@ class EffectMachine(RuleBasedStateMachine):
                 yield f"{key}: money stands at the bank: {self.world.bank.entry(key)}"
 
 
-def _against_the_bank(row: Row, charge: Entry) -> Iterator[str]:
+def _against_the_bank(row: Row, charge: Entry, undo: Entry) -> Iterator[str]:
     """What the ledger says of a charge that is settled must be so."""
     match row.state:
         case _S.COMMITTED:
@@ -287,13 +304,17 @@ def _against_the_bank(row: Row, charge: Entry) -> Iterator[str]:
         case _S.VOIDED:
             so = not charge.moved
         case _S.REVERSED:
-            taken = sum(charge.moved)
-            so = charge.closed and charge.left == 0 and row.captured in {taken, row.refunded}
-            so = so and row.refunded is not None and row.refunded <= taken
+            # Where the charge's own outcome was never known, at least what was given back had been captured.
+            captured = row.captured in {sum(charge.moved), row.refunded}
+            so = charge.closed and charge.left == 0 and undo.moved == [row.refunded] and captured
         case _:
             so = True
     if not so:
-        yield f"{charge.key} is {row} in the ledger; the bank: {charge}"
+        yield f"{charge.key} is {row} in the ledger; the bank: {charge}, {undo}"
+
+
+def _undo_key(key: str) -> str:
+    return key.removesuffix("do") + "undo"
 
 
 async def _whatever_comes(work: Coroutine[Any, Any, EffectRecord | None]) -> None:

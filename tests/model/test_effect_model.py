@@ -19,7 +19,7 @@ import pytest
 from tests.model.harness import examples, explore, on_postgres, on_sqlite
 from tests.support.postgres import Postgres
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(3000)
 
 
 def test_effects_on_sqlite_are_what_the_model_says(tmp_path: Path) -> None:
