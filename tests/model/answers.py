@@ -1,6 +1,10 @@
-"""What a call of the store may answer, seen from the bank's books and the reference."""
+"""What a call of the store may answer, seen from the bank's books and the reference.
+
+Only what stays true whatever others do meanwhile is asked for: a call may have been stopped after its last step.
+"""
 
 import asyncio
+from dataclasses import dataclass
 
 from orderflow.domain.effects import UNDONE, Act, EffectState
 from orderflow.domain.errors import (
@@ -12,37 +16,61 @@ from orderflow.domain.errors import (
     TransientError,
 )
 from orderflow.ledger import EffectRecord
+from tests.model.bank import Entry
 from tests.model.calls import Call
 from tests.support.bank import Killed
 
 _S = EffectState
 
 
-def agrees(call: Call, operation: str, act: Act, outcome: EffectRecord | BaseException | None) -> bool:
-    """Whether what `operation` on the charge `act` came to is true; only what stays true whatever others do meanwhile."""
-    charge, state = call.world.bank.entry(act.key), call.world.reference.state(act.key)
-    match outcome:
-        case EffectRecord(state=_S.COMMITTED, captured_minor=captured):
-            return operation != "undo" and charge.moved == [captured] == [act.amount_minor]
-        case EffectRecord(state=_S.DECLINED):
-            return operation != "perform" and charge.refused and not charge.moved
-        case EffectRecord(state=_S.VOIDED):
-            return operation == "undo" and not charge.moved
-        case EffectRecord(state=_S.REVERSED):
-            return operation == "undo" and charge.left == 0
-        case None:
-            return operation in {"settle", "void"} and (not charge.moved or (operation == "settle" and call.looked_away))
-        case Declined():
-            return operation == "perform" and charge.refused and not charge.moved
-        case AmountMismatch():
-            return operation != "undo" and charge.moved not in ([], [act.amount_minor])
-        case EffectReversed():
-            return operation != "undo" and (state in UNDONE or (charge.left == 0 and bool(charge.moved)))
-        case CannotUndo():
-            return operation == "undo" and call.world.bank.entry(act.key.removesuffix("do") + "undo").was_refused
-        case IntentConflict():
-            return call.world.reference.rows[act.key].digest != act.intent_digest
-        case TransientError() | Killed() | asyncio.CancelledError():
-            return True
-        case _:
-            return False
+@dataclass(frozen=True)
+class Asked:
+    """A call, and the `operation` on the charge `act` that it was asked for: perform, undo, settle or void."""
+
+    call: Call
+    operation: str
+    act: Act
+
+    def false_answer(self) -> str | None:
+        """What is wrong with the answer of a call that is over."""
+        outcome = self.call.outcome()
+        so = self._is_true_error(outcome) if isinstance(outcome, BaseException) else self._is_true(outcome)
+        return None if so else f"{self.operation} {self.act.key} answered {outcome!r}; the bank: {self._charge}"
+
+    def _is_true(self, record: EffectRecord | None) -> bool:
+        charge, undoes = self._charge, self.operation == "undo"
+        if record is None:
+            done_since = self.operation == "settle" and self.call.looked_away
+            return self.operation in {"settle", "void"} and (not charge.moved or done_since)
+        match record.state:
+            case _S.COMMITTED:
+                return not undoes and charge.moved == [record.captured_minor] == [self.act.amount_minor]
+            case _S.DECLINED:
+                return self.operation != "perform" and charge.refused and not charge.moved
+            case _S.VOIDED:
+                return undoes and not charge.moved
+            case _S.REVERSED:
+                return undoes and charge.left == 0
+            case _:
+                return False
+
+    def _is_true_error(self, error: BaseException) -> bool:
+        charge, reference, undoes = self._charge, self.call.world.reference, self.operation == "undo"
+        match error:
+            case Declined():
+                return self.operation == "perform" and charge.refused and not charge.moved
+            case AmountMismatch():
+                return not undoes and charge.moved not in ([], [self.act.amount_minor])
+            case EffectReversed():
+                taken_back = bool(charge.moved) and charge.left == 0
+                return not undoes and (reference.state(self.act.key) in UNDONE or taken_back)
+            case CannotUndo():
+                return undoes and self.call.world.bank.undo_of(charge).was_refused
+            case IntentConflict():
+                return reference.rows[self.act.key].digest != self.act.intent_digest
+            case _:
+                return isinstance(error, TransientError | Killed | asyncio.CancelledError)
+
+    @property
+    def _charge(self) -> Entry:
+        return self.call.world.bank.entry(self.act.key)

@@ -9,12 +9,23 @@ replays only for a late holder, who could not know. What else is taken on trust,
 - once a last look was told `Absent`, it stays so: a perform of somebody who claimed before that look is refused.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
-from orderflow.domain.effects import Absent, Act, Busy, Done, Found, Pending, Refused, Unavailable, Undone, Unknown
+from orderflow.domain.effects import (
+    Absent,
+    Act,
+    Busy,
+    Done,
+    Found,
+    Pending,
+    Performed,
+    Refused,
+    Unavailable,
+    Undone,
+    Unknown,
+)
 
 
 class Told(StrEnum):
@@ -34,9 +45,10 @@ class Told(StrEnum):
     FAULT_AFTER = "done, the adapter raises"
 
 
-SILENT = {Told.TIMEOUT: Unknown(), Told.BUSY: Busy(), Told.UNAVAILABLE: Unavailable()}
+SILENT: Final[dict[Told, Performed]] = {Told.TIMEOUT: Unknown(), Told.BUSY: Busy(), Told.UNAVAILABLE: Unavailable()}
 """What says nothing about the effect, as an answer to a perform, an undo or a lookup."""
 
+_DO, _UNDO = ".do", ".undo"
 _POLLS = {Told.PENDING: 0, Told.PENDING_DECLINED: 0, Told.PENDING_LONGER: 2}
 
 
@@ -65,6 +77,11 @@ class Entry:
     then: Told = Told.DONE
     closed: bool = False
     given_back: int = 0
+
+    @property
+    def is_charge(self) -> bool:
+        """Or else it is an undo."""
+        return self.key.endswith(_DO)
 
     @property
     def left(self) -> int:
@@ -100,9 +117,14 @@ class ModelBank:
         """What is known under `key`."""
         return self._entries.setdefault(key, Entry(key))
 
-    def entries(self) -> Iterator[Entry]:
+    @property
+    def entries(self) -> list[Entry]:
         """All that is known."""
-        yield from self._entries.values()
+        return list(self._entries.values())
+
+    def undo_of(self, charge: Entry) -> Entry:
+        """What is known of the undo of `charge`."""
+        return self.entry(charge.key.removesuffix(_DO) + _UNDO)
 
     def post(self, caller: Caller, act: Act, told: Told, of: Act | None = None) -> Request:
         """Send a request off."""
@@ -114,7 +136,7 @@ class ModelBank:
         """The network drops a request, and everybody knows (its connection is gone)."""
         self.in_flight.remove(request)
 
-    def receive(self, request: Request) -> Found:
+    def receive(self, request: Request) -> Performed:
         """A request arrives. Raises `AdapterFault`."""
         self.in_flight.remove(request)
         self.tick()
@@ -151,20 +173,19 @@ class ModelBank:
         entry = self.entry(key)
         entry.given_back += min(amount, entry.left)
 
-    def _replayed(self, request: Request, entry: Entry) -> Found | None:
+    def _replayed(self, request: Request, entry: Entry) -> Performed | None:
         """What a key that was used, closed or denied answers to somebody who could not know that."""
         knew = f"{request.act.key} was sent again by one who claimed it after"
         claimed_at = request.caller.claimed_at
         if entry.decided_at is not None and not (entry.refused and request.of):
             if entry.decided_at > claimed_at:
-                known = _known(entry)
-                return Refused(code="taken_back") if isinstance(known, Undone) else known
+                return _replay(entry)
             self.wrong.append(f"{knew} the bank had decided on it")
         if entry.denied_at is not None and claimed_at < entry.denied_at:
             return Refused(code="denied")
         return None
 
-    def _decide(self, request: Request, entry: Entry) -> Found:
+    def _decide(self, request: Request, entry: Entry) -> Performed:
         charge = self.entry(request.of.key) if request.of else None
         entry.decided_at, entry.refused, entry.closed = self.now, False, False
         if charge is not None and request.told is not Told.DECLINED:
@@ -173,9 +194,9 @@ class ModelBank:
         asked = charge.left if charge else request.act.amount_minor or 0
         if request.told in _POLLS:
             entry.polls, entry.then = _POLLS[request.told], request.told
-            return _known(entry)
+            return _replay(entry)
         self._come_to(entry, request.told, asked, charge)
-        return _known(entry)
+        return _replay(entry)
 
     def _come_to(self, entry: Entry, told: Told, asked: int, charge: Entry | None = None) -> None:
         """Move the money, or refuse to. A refund gives back what remains of its charge."""
@@ -190,8 +211,7 @@ class ModelBank:
             charge.given_back += amount
 
     def _charge_of(self, entry: Entry) -> Entry | None:
-        charge, _, direction = entry.key.rpartition(".")
-        return self.entry(f"{charge}.do") if direction == "undo" else None
+        return None if entry.is_charge else self.entry(entry.key.removesuffix(_UNDO) + _DO)
 
 
 def _known(entry: Entry) -> Done | Pending | Refused | Absent | Undone:
@@ -202,5 +222,19 @@ def _known(entry: Entry) -> Done | Pending | Refused | Absent | Undone:
     if entry.closed or (entry.moved and entry.given_back and not entry.left):
         return Undone(amount_minor=entry.given_back)
     if entry.moved:
-        return Done(reference=f"ref-{entry.key}", amount_minor=entry.moved[0])
+        return _done(entry)
     return Absent()
+
+
+def _replay(entry: Entry) -> Done | Pending | Refused:
+    """What a perform or an undo under a key that was decided on answers: what was undone is refused."""
+    if entry.closed:
+        return Refused(code="taken_back")
+    if entry.moved:
+        return _done(entry)
+    known = _known(entry)
+    return known if isinstance(known, Pending) else Refused(code="no_funds")
+
+
+def _done(entry: Entry) -> Done:
+    return Done(reference=f"ref-{entry.key}", amount_minor=entry.moved[0])

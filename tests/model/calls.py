@@ -231,7 +231,7 @@ class BankLine:
     async def aclose(self) -> None:
         return None
 
-    async def _send(self, act: Act, of: Act | None = None) -> Any:
+    async def _send(self, act: Act, of: Act | None = None) -> Performed:
         await self._call.boundary("sending")
         request = self._bank.post(self._call, act, self._call.told, of)
         await self._call.boundary("on its way")

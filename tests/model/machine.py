@@ -1,18 +1,19 @@
 """The state machine: workers perform, undo and settle, stop and die anywhere; after each step the books are compared.
 
-Steps: a call of the store begins (and runs until the boundary where it stops), a stopped one goes on, renews its lease or
-is killed; a lease ends; a request that lost its sender arrives, or is lost; a person refunds by hand. Leases end without
-waiting: they are granted for hours, and the step `a_lease_ends` ages the row by SQL.
+Steps: a call of the store begins (and runs to the boundary where it stops), a stopped one goes on, or renews its lease;
+a lease ends; a request that lost its sender arrives, or is lost; a person refunds by hand. Leases end without waiting:
+they are granted for hours, and a step ages the row by SQL.
 
 After each step: the ledger's rows are the reference's (state, fencing token, lease, amounts) and each went there by
 `TRANSITIONS`; tokens only grow; the bank took and gave back each amount once, and never more than it took; what the
 ledger calls COMMITTED, DECLINED, REVERSED or VOIDED is so at the bank; nothing was sent that the store had to know
-about; what a call answered is true. At the end everybody comes back and every effect is retried to its end.
+about; what a call answered is true. At the end everybody comes back, and every effect is retried to its end, then taken
+back.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -23,10 +24,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from orderflow.domain.effects import Act, EffectState
 from orderflow.ledger import EffectLedger, EffectRecord
 from orderflow.ledger.effects import EffectStore
-from tests.model.answers import agrees
+from tests.model.agreement import disagreements, left_over
+from tests.model.answers import Asked
 from tests.model.bank import SILENT, Entry, Told
 from tests.model.calls import BankLine, Call, Fate, FollowedLedger, World
-from tests.model.reference import Row
 from tests.model.rows import Rows
 from tests.support.ledger import charge, refund
 
@@ -60,7 +61,6 @@ class Harness:
     rows: Rows
     examples: int = 0
     prefix: str = "m"
-    running: list[Call] = field(default_factory=list)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run on the loop of this harness."""
@@ -77,7 +77,7 @@ class EffectMachine(RuleBasedStateMachine):
         self.harness.examples += 1
         self.example = f"{self.harness.prefix}-{self.harness.examples}-"
         self.world = World()
-        self.calls: list[tuple[Call, str, Act]] = []
+        self.asked: list[Asked] = []
         self.tokens: dict[str, int] = {}
         self.is_broken = False
 
@@ -153,16 +153,16 @@ class EffectMachine(RuleBasedStateMachine):
             if not self.is_broken:
                 self._everybody_comes_back()
                 self._must(self._disagreements())
-                self._must(self._left_over())
+                self._must(left_over(self.world))
         finally:
-            for call, _, _ in self.calls:
-                self.harness.run(call.kill())
-                call.outcome()
+            for asked in self.asked:
+                self.harness.run(asked.call.kill())
+                asked.call.outcome()
 
     @property
     def stopped(self) -> list[Call]:
         """Calls that wait at a boundary."""
-        return [call for call, _, _ in self.calls if not call.is_over]
+        return [asked.call for asked in self.asked if not asked.call.is_over]
 
     @property
     def orphans(self) -> list[Any]:
@@ -173,7 +173,7 @@ class EffectMachine(RuleBasedStateMachine):
     @property
     def charges(self) -> list[Entry]:
         """What the bank knows of charges."""
-        return [entry for entry in self.world.bank.entries() if entry.key.endswith(".do")]
+        return [entry for entry in self.world.bank.entries if entry.is_charge]
 
     def _charge(self, order: int, amount: int = AMOUNT) -> Act:
         return charge(f"{self.example}{order}", amount)
@@ -203,7 +203,7 @@ class EffectMachine(RuleBasedStateMachine):
                 work = store.undo(refund(act.workflow_id), act, bank, **terms)
             case _:
                 work = store.settle(act, bank, void=operation == "void", **terms)
-        self.calls.append((call, operation, act))
+        self.asked.append(Asked(call, operation, act))
         self.harness.run(call.begin(work, stop, fate))
 
     def _end_lease(self, key: str) -> None:
@@ -220,30 +220,16 @@ class EffectMachine(RuleBasedStateMachine):
             raise AssertionError("\n".join(found))
 
     def _disagreements(self) -> Iterator[str]:
-        world = self.world
-        yield from (*world.wrong, *world.bank.wrong, *world.reference.illegal)
         rows = self.harness.rows.of(self.example)
-        if rows != dict(world.reference.rows):
-            yield f"the ledger holds {rows}, and has to hold {dict(world.reference.rows)}"
+        yield from disagreements(self.world, rows)
         for key, row in rows.items():
             if row.token < self.tokens.get(key, 0):
                 yield f"{key}: token {row.token} after {self.tokens[key]}"
             self.tokens[key] = row.token
-            if key.endswith(".do"):
-                yield from _against_the_bank(row, world.bank.entry(key), world.bank.entry(_undo_key(key)))
-        for entry in world.bank.entries():
-            if len(entry.moved) > 1:
-                yield f"{entry.key}: applied {len(entry.moved)} times: {entry.moved}"
-            if entry.key.endswith(".do") and entry.left < 0:
-                yield f"{entry.key}: more was given back than was taken: {entry}"
-        yield from self._false_answers()
-
-    def _false_answers(self) -> Iterator[str]:
-        for call, operation, act in [answered for answered in self.calls if answered[0].is_over]:
-            outcome = call.outcome()
-            if not agrees(call, operation, act, outcome):
-                yield f"{operation} {act.key} answered {outcome!r}; the bank: {self.world.bank.entry(act.key)}"
-            self.calls.remove((call, operation, act))
+        for asked in [asked for asked in self.asked if asked.call.is_over]:
+            if false := asked.false_answer():
+                yield false
+            self.asked.remove(asked)
 
     def _everybody_comes_back(self) -> None:
         """Who was stopped goes on, what is on its way arrives, what was left open is finished, then taken back."""
@@ -283,38 +269,6 @@ class EffectMachine(RuleBasedStateMachine):
         row = self.world.reference.rows.get(self._charge(order).key)
         amounts = [AMOUNT, OTHER_AMOUNT]
         return next((one for one in amounts if row and self._charge(order, one).intent_digest == row.digest), AMOUNT)
-
-    def _left_over(self) -> Iterator[str]:
-        if self.stopped or self.world.bank.in_flight:
-            yield f"still going on: {self.stopped} {self.world.bank.in_flight}"
-        for key, row in self.world.reference.rows.items():
-            if row.state in {_S.PENDING, _S.REVERSING}:
-                yield f"{key} is still {row.state}"
-            if key.endswith(".do") and self.world.bank.entry(key).left:
-                yield f"{key}: money stands at the bank: {self.world.bank.entry(key)}"
-
-
-def _against_the_bank(row: Row, charge: Entry, undo: Entry) -> Iterator[str]:
-    """What the ledger says of a charge that is settled must be so."""
-    match row.state:
-        case _S.COMMITTED:
-            so = charge.moved == [row.captured] and not charge.closed
-        case _S.DECLINED:
-            so = charge.refused and not charge.moved
-        case _S.VOIDED:
-            so = not charge.moved
-        case _S.REVERSED:
-            # Where the charge's own outcome was never known, at least what was given back had been captured.
-            captured = row.captured in {sum(charge.moved), row.refunded}
-            so = charge.closed and charge.left == 0 and undo.moved == [row.refunded] and captured
-        case _:
-            so = True
-    if not so:
-        yield f"{charge.key} is {row} in the ledger; the bank: {charge}, {undo}"
-
-
-def _undo_key(key: str) -> str:
-    return key.removesuffix("do") + "undo"
 
 
 async def _whatever_comes(work: Coroutine[Any, Any, EffectRecord | None]) -> None:

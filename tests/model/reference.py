@@ -6,7 +6,7 @@ no clock and no retry: a lease is live until the model says that it is over.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from orderflow.domain.effects import TRANSITIONS, UNDONE, Act, Done, EffectState, Found, Refused
 from orderflow.domain.errors import ClaimLost, EffectBusy, EffectReversed, IntentConflict, OrderflowError
@@ -149,7 +149,7 @@ class Reference:
     def _record(self, key: str) -> Expected:
         return ("record", key, self._rows[key].state)
 
-    def _move(self, key: str, state: EffectState, **amounts: int | None) -> None:
+    def _move(self, key: str, state: EffectState, **amounts: Any) -> None:
         row = self._rows[key]
         if state is not row.state and state not in TRANSITIONS[row.state]:
             self.illegal.append(f"{key}: from {row.state} to {state}")

@@ -1,6 +1,5 @@
 """The ledger's tables, looked at and aged by a connection of the model's own."""
 
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -29,8 +28,3 @@ class Rows:
     def end_lease(self, key: str) -> None:
         """As if the lease's time had passed since it was granted or renewed."""
         self._run(f"UPDATE effects SET lease_until = {ENDED} WHERE key = '{key}' AND lease_until > {ENDED}")
-
-
-def sqlite_rows(connection: sqlite3.Connection) -> Rows:
-    """Over a connection in autocommit."""
-    return Rows(lambda sql: connection.execute(sql).fetchall())

@@ -1,9 +1,9 @@
 """The effect store on a real ledger against a plain model of it, whoever stops or dies between any two steps (issue 3).
 
-What is compared is said in `machine.py`, what the bank promises in `bank.py`, what the ledger promises in `reference.py`.
+What is compared is said in `machine.py`, what the bank promises in `bank.py`, the ledger in `reference.py`.
 
-A failure prints its shortest program of steps, and a line `@reproduce_failure('6.…', b'…')`. To see the same again, with
-the same release of hypothesis:
+A failure prints its shortest program of steps, and a line `@reproduce_failure('6.…', b'…')`. To see the same again,
+with the same release of hypothesis:
 
     ORDERFLOW_TEST_MODEL_REPLAY='the text between b and )' python -m pytest tests/model -k sqlite
 

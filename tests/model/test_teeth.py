@@ -60,7 +60,8 @@ def takes_silence_for_absence(patch: pytest.MonkeyPatch) -> None:
             return Absent() if isinstance(found, Unknown) else found
 
     async def faulty(self: EffectStore, act: Act, provider: Any, *args: Any) -> Found:
-        return await original(self, act, Credulous(provider), *args)
+        credulous: Any = Credulous(provider)
+        return await original(self, act, credulous, *args)
 
     patch.setattr(EffectStore, "_perform", faulty)
 
