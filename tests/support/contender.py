@@ -48,7 +48,7 @@ class FileBank:
 
 async def contend(ledger: EffectLedger, log: Path, orders: list[str]) -> None:
     """Charge every order."""
-    store = EffectStore(ledger, poll_interval=0.01)
+    store = EffectStore(ledger, poll_interval=0.03)
     bank = FileBank(log)
     patience = timedelta(seconds=60)
     for order in orders:
