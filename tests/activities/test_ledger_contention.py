@@ -34,7 +34,7 @@ async def contender(database: LedgerDatabase, log: object, orders: list[str]) ->
     """A process of its own on the same database; killed if it outlives the test."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.contender", database.url, str(log), *orders,
-        cwd=Path(__file__).parents[2], stdout=PIPE, stderr=PIPE,
+        cwd=Path(__file__).parents[2], stdin=PIPE, stdout=PIPE, stderr=PIPE,
     )  # fmt: skip
     try:
         yield process
@@ -45,14 +45,17 @@ async def contender(database: LedgerDatabase, log: object, orders: list[str]) ->
 
 
 async def all_charge(database: LedgerDatabase, log: Path, orders: list[list[str]]) -> None:
-    """Let a process for each list charge its orders, all at once; each must end well, and say nothing."""
+    """Let a process for each list charge its orders, all from one moment on; each must end well, and say nothing."""
+    all_ready = asyncio.Barrier(len(orders))
 
-    async def charges(own: list[str]) -> tuple[int | None, bytes]:
+    async def charges(own: list[str]) -> tuple[int | None, bytes, bytes]:
         async with contender(database, log, own) as process, asyncio.timeout(WITHIN):
-            _, said = await process.communicate()
-            return process.returncode, said
+            ready = await process.stdout.readline()  # type: ignore[union-attr]
+            await all_ready.wait()
+            _, said = await process.communicate(b"go\n")
+            return process.returncode, ready, said
 
-    assert await asyncio.gather(*map(charges, orders)) == [(0, b"")] * len(orders)
+    assert await asyncio.gather(*map(charges, orders)) == [(0, b"ready\n", b"")] * len(orders)
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["the same effects", "effects of their own"])
