@@ -6,12 +6,14 @@ replays only for a late holder, who could not know. What else is taken on trust,
 
 - a request that has left its sender and did not arrive yet makes a lookup `Busy`, never `Absent`;
 - once the bank has handled an undo, a late perform of what it undid is refused;
-- once a last look was told `Absent`, it stays so: a perform of somebody who claimed before that look is refused.
+- once a last look was told `Absent`, it stays so: a perform of somebody who claimed before that look is refused. No
+  real provider can know who sleeps between a claim and a request; with `keeps_absence` off the model shows what comes
+  of that: a holder that wakes up after the tombstone was written charges, and nothing gives it back.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from orderflow.domain.effects import (
     Absent,
@@ -102,6 +104,8 @@ class Request:
 class ModelBank:
     """Charges and refunds, the requests on their way, and `wrong`: what the store should never have asked."""
 
+    keeps_absence: ClassVar[bool] = True
+
     def __init__(self) -> None:
         self.now = 0
         self.in_flight: list[Request] = []
@@ -164,7 +168,7 @@ class ModelBank:
         elif entry.polls is not None:
             self._come_to(entry, entry.then, act.amount_minor or 0)
         answer = _known(entry)
-        if isinstance(answer, Absent) and caller.takes_last_look:
+        if isinstance(answer, Absent) and caller.takes_last_look and self.keeps_absence:
             entry.denied_at = self.now
         return answer
 
