@@ -14,7 +14,7 @@ from orderflow.ledger import Claim, sqlite, transactions
 from orderflow.ledger.effects import EffectStore
 from tests.model.harness import explore, on_sqlite
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 Fault = Callable[[pytest.MonkeyPatch], None]
 
