@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from orderflow.domain.effects import Act, Busy, Found, Listed, Performed
 from orderflow.domain.errors import EffectBusy, LedgerUnavailable, OrderflowError
@@ -21,6 +21,12 @@ from tests.model.reference import Expected, Reference, answered
 from tests.support.bank import Killed
 
 T = TypeVar("T")
+
+_ENDLESS: Final = 500
+"""Boundaries that no call passes: each look at the bank or the ledger brings it nearer to its end, or stops it."""
+
+_HUNG: Final = 120.0
+"""Seconds that not even a disk under load takes for one step."""
 
 
 class Fate(StrEnum):
@@ -58,6 +64,7 @@ class Call:
         self._left: int | None = None
         self._fate = Fate.WAITS
         self._dead = False
+        self._passed = 0
         self._stopped = asyncio.Event()
         self._go = asyncio.Event()
 
@@ -95,6 +102,10 @@ class Call:
     async def boundary(self, where: str, *, busy: bool = False) -> None:
         """Pass, or stop here. A patient call that found the effect `busy` always stops: somebody else has to go on."""
         self.where = where
+        self._passed += 1
+        if self._passed == _ENDLESS:
+            self.world.wrong.append(f"a call goes round and round: {where}")
+            self._dead = True
         if self._dead:
             raise Killed
         if busy and self.is_patient:
@@ -130,7 +141,7 @@ class Call:
     async def _until_it_stops(self) -> None:
         assert self._task is not None
         stopped = asyncio.create_task(self._stopped.wait())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(_HUNG):
             await asyncio.wait({self._task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
 
