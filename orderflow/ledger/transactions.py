@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from orderflow.domain.effects import UNDONE, Act, Done, EffectState, Found, Pending, Refused, Unknown
-from orderflow.domain.errors import ChargeWindowClosed, EffectBusy, EffectReversed, IntentConflict
+from orderflow.domain.errors import ChargeWindowClosed, EffectBusy, EffectReversed, IntentConflict, LedgerUnavailable
 from orderflow.ledger import AttemptRecord, Claim, EffectRecord
 
 T = TypeVar("T")
@@ -200,38 +200,51 @@ def _storable(text: str | None) -> str | None:
 
 
 def record(row: Row) -> EffectRecord:
-    """Give a row of `effects` as a record."""
-    return EffectRecord(
-        key=row["key"],
-        workflow_id=row["workflow_id"],
-        step=row["step"],
-        provider=row["provider"],
-        operation=row["operation"],
-        intent_digest=row["intent_digest"],
-        state=EffectState(row["state"]),
-        token=row["token"],
-        amount_minor=row["amount_minor"],
-        currency=row["currency"],
-        reference=row["reference"],
-        captured_minor=row["captured_minor"],
-        refunded_minor=row["refunded_minor"],
-        decline_code=row["decline_code"],
-        result_json=row["result_json"],
-        created_at=time(row["created_at"]),
-        updated_at=time(row["updated_at"]),
-        settled_at=None if row["settled_at"] is None else time(row["settled_at"]),
-        age=row["age_ms"] * _MILLISECOND,
-    )
+    """Give a row of `effects` as a record; `LedgerUnavailable` names one that cannot be read."""
+    try:
+        return EffectRecord(
+            key=row["key"],
+            workflow_id=row["workflow_id"],
+            step=row["step"],
+            provider=row["provider"],
+            operation=row["operation"],
+            intent_digest=row["intent_digest"],
+            state=EffectState(row["state"]),
+            token=row["token"],
+            amount_minor=row["amount_minor"],
+            currency=row["currency"],
+            reference=row["reference"],
+            captured_minor=row["captured_minor"],
+            refunded_minor=row["refunded_minor"],
+            decline_code=row["decline_code"],
+            result_json=row["result_json"],
+            created_at=time(row["created_at"]),
+            updated_at=time(row["updated_at"]),
+            settled_at=None if row["settled_at"] is None else time(row["settled_at"]),
+            age=row["age_ms"] * MILLISECOND,
+        )
+    except (ValueError, OverflowError) as error:
+        raise _unreadable(row, error) from error
 
 
 def _attempt(row: Row) -> AttemptRecord:
-    return AttemptRecord(
-        key=row["key"],
-        token=row["token"],
-        holder=row["holder"],
-        started_at=time(row["started_at"]),
-        ended_at=None if row["ended_at"] is None else time(row["ended_at"]),
-        ended=row["ended"],
+    try:
+        return AttemptRecord(
+            key=row["key"],
+            token=row["token"],
+            holder=row["holder"],
+            started_at=time(row["started_at"]),
+            ended_at=None if row["ended_at"] is None else time(row["ended_at"]),
+            ended=row["ended"],
+        )
+    except (ValueError, OverflowError) as error:
+        raise _unreadable(row, error) from error
+
+
+def _unreadable(row: Row, error: Exception) -> LedgerUnavailable:
+    """A row that is damaged, or of another release, is named, so that it stops its own order only (W18)."""
+    return LedgerUnavailable(
+        f"the ledger's row of {row['key']} cannot be read: {error}; restore it, or run the orderflow that wrote it"
     )
 
 

@@ -1,6 +1,7 @@
 """One of several processes on one ledger: `python -m tests.support.contender LEDGER_URL LOG ORDER...`.
 
-It charges every order through a store of its own. With the log `-` it claims them instead, says so, and holds them.
+It says "ready", waits for a line, and charges every order through a store of its own. With the log `-` it claims them
+instead, says "held", and holds them.
 """
 
 import asyncio
@@ -50,9 +51,11 @@ class FileBank:
 
 async def contend(ledger: EffectLedger, log: Path, orders: list[str]) -> None:
     """Charge every order."""
-    store = EffectStore(ledger, poll_interval=0.01)
+    store = EffectStore(ledger, poll_interval=0.03)
     bank = FileBank(log)
     patience = timedelta(seconds=60)
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
     for order in orders:
         await store.perform(charge(order), bank, holder=str(os.getpid()), lease=LONG, patience=patience)
 
