@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from orderflow.domain.effects import Act, Busy, Found, Listed, Performed
+from orderflow.domain.effects import Act, Busy, Found, Handle, Listed, Performed
 from orderflow.domain.errors import EffectBusy, LedgerUnavailable, OrderflowError
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 from tests.model.bank import ModelBank, Told
@@ -229,7 +229,7 @@ class BankLine:
     async def undo(self, undo: Act, of: Act) -> Performed:
         return await self._send(undo, of)
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         await self._call.boundary("asking")
         self._call.looked_away = False
         found = self._bank.look_up(self._call, act, self._call.noise.pop(0) if self._call.noise else Told.DONE)

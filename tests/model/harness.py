@@ -42,7 +42,7 @@ def on_postgres(server: Postgres) -> Iterator[Harness]:
         cursor = own.execute(sql.encode())
         return cursor.fetchall() if cursor.description else []
 
-    with _open(LedgerDatabase(server.url(), server.emptied)) as (loop, ledgers), server.connect() as own:
+    with _open(LedgerDatabase(server.url())) as (loop, ledgers), server.connect() as own:
         yield Harness(loop, ledgers, Rows(run))
 
 
