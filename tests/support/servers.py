@@ -1,6 +1,7 @@
 """Real Temporal servers for tests: found, started as processes of our own, never downloaded (T40)."""
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +36,10 @@ class DevServer(EmbeddedServer):
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(binary=temporal_binary(), log=folder / "temporal.log", **options)
+
+    async def restart(self) -> None:
+        """Kill it without a word and start it again at the same address, with the state that it has in a file."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+        await self.__aexit__()
+        await self.__aenter__()
