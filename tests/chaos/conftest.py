@@ -51,7 +51,7 @@ async def workers(
         postgres.emptied()
         url = postgres.url()
     folder = tmp_path_factory.mktemp(request.param)
-    async with open_crew(client, folder, hurried(attempts=8), ledger_url=url) as opened:
+    async with open_crew(client, folder, hurried(8), ledger_url=url) as opened:
         yield opened
 
 

@@ -29,9 +29,11 @@ async def test_no_order_of_two_workers_fails_for_a_database_that_dies(
     crew: Crew, postgres: Postgres, chance: random.Random
 ) -> None:
     """I05: once in a crash of the whole server, once by a SIGKILL of its first process; no act is done twice."""
+    before = acts(crew.shop)
+    moments = (chance.randint(1, 20), chance.randint(21, 40))  # of the 50 acts that there are with those that begin
     async with under_load(crew.shop) as orders:
-        for die in (postgres.stop, postgres.kill):
-            await more_acts(crew.shop, chance.randint(3, 12))
+        for die, moment in zip((postgres.stop, postgres.kill), moments, strict=True):
+            await until_acts(crew.shop, before + moment)
             await die()
             await asyncio.sleep(chance.uniform(0, 1))  # not to wait for something: any moment will do
             await postgres.start()
@@ -42,12 +44,13 @@ async def test_orders_of_two_workers_go_on_when_temporal_was_killed_and_started_
     crew: Crew, dev_server: DevServer, chance: random.Random
 ) -> None:
     """T35: those that were at a provider, and those that waited for a person; nobody restarts a worker."""
+    before = acts(crew.shop)
     waiting = [await start(crew.shop) for _ in range(ORDERS // 2)]
     for order in waiting:
         await at_stage(order.handle, Stage.AWAITING_APPROVAL, PATIENCE)
     async with under_load(crew.shop, ORDERS // 2) as orders:
         pass
-    await more_acts(crew.shop, chance.randint(0, 3))
+    await until_acts(crew.shop, before + chance.randint(20, 32))  # of 35: while they charge
     await dev_server.restart()
     for order in waiting:
         await order.approve()
@@ -65,16 +68,16 @@ async def under_load(shop: Shop, number: int = ORDERS) -> AsyncIterator[list[Ord
         yield orders
 
 
-async def more_acts(shop: Shop, number: int) -> None:
-    """Wait until the providers have been asked for so many more acts."""
+def acts(shop: Shop) -> int:
+    """How often the providers were asked to act."""
+    return sum(line["kind"] == "act" for line in shop.world.log())
 
-    def acts() -> int:
-        return sum(line["kind"] == "act" for line in shop.world.log())
 
-    before = acts()
+async def until_acts(shop: Shop, number: int) -> None:
+    """Wait until the providers have been asked to act so often."""
 
     async def look() -> bool:
-        return acts() >= before + number
+        return acts(shop) >= number
 
     await eventually(look, PATIENCE)
 

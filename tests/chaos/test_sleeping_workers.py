@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("workers", ["postgresql"], indirect=True)
 
 @pytest.mark.parametrize("operation", ["charge", "refund"])
 async def test_fencing_refuses_what_a_worker_writes_that_slept_past_its_lease(crew: Crew, operation: str) -> None:
-    """T07, D06: two_workers sleep at the provider in turn; each late write is evidence and changes nothing."""
+    """T07, D06: two workers sleep at the provider in turn; each late write is evidence and changes nothing."""
     shop = crew.shop
     order = await start(shop)
     if operation == "refund":

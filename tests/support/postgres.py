@@ -67,7 +67,7 @@ class Postgres:
 
     async def kill(self) -> None:
         """Let its first process die without a word; the others notice, and go."""
-        postmaster = self._server.get_postmaster_info().process
+        postmaster = psutil.Process(self._server.get_pid())
         family = [postmaster, *postmaster.children(recursive=True)]
         postmaster.kill()
         await self._off_the_loop(lambda: psutil.wait_procs(family))
