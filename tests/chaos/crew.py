@@ -81,6 +81,14 @@ class Crew:
         """The worker with this process id."""
         return self._working[pid]
 
+    async def until_said(self, words: str) -> None:
+        """Wait until one of the workers has printed `words`."""
+
+        async def look() -> bool:
+            return any(words in worker.said for worker in self._working.values())
+
+        await eventually(look, PATIENCE)
+
     def wake_up(self) -> None:
         """Let all workers that were stopped go on."""
         for worker in self._working.values():
