@@ -55,7 +55,7 @@ class Crew:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             workers = [await self._hire(stack) for _ in range(self._size)]
-            await asyncio.gather(*(worker.until_said("worker ready") for worker in workers))
+            await asyncio.gather(*(worker.until_said("worker ready", PATIENCE) for worker in workers))
             self._stack = stack.pop_all()
         return self
 

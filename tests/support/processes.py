@@ -72,7 +72,7 @@ class Child:
         """Everything it has printed so far."""
         return self._log.read_text()
 
-    async def until_said(self, words: str) -> None:
+    async def until_said(self, words: str, patience: float = PATIENCE) -> None:
         """Wait until it has printed `words`; fail at once when it ended without them."""
 
         async def look() -> bool:
@@ -83,7 +83,7 @@ class Child:
                 raise AssertionError(f"it ended with {self._running.returncode} before it said {words!r}: {self.said}")
             return False
 
-        await eventually(look)
+        await eventually(look, patience)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -160,7 +160,7 @@ async def simulator_of(shop: Shop) -> AsyncIterator[str]:
     folder, port = shop.world.path.parent, free_port()
     environment = bare_environment(ORDERFLOW_STATE_DIR=str(folder))
     async with Child((*PROGRAM, "simulator", "--port", str(port)), folder, environment, name="simulator") as server:
-        await server.until_said("ready at")
+        await server.until_said("ready at", shop.patience)
         yield f"http://{HOST}:{port}"
 
 
