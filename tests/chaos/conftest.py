@@ -9,10 +9,9 @@ from typing import Final
 import pytest
 from temporalio.client import Client
 
-from orderflow.client import connect, ensure_search_attributes
 from tests.chaos.crew import Crew, hurried, open_crew
 from tests.support.postgres import Postgres
-from tests.support.servers import DevServer
+from tests.support.servers import DevServer, client_of
 
 SEED: Final = "ORDERFLOW_TEST_CHAOS_SEED"
 
@@ -36,9 +35,7 @@ async def dev_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 @pytest.fixture(scope="session")
 async def client(dev_server: DevServer) -> Client:
     """A client of it, with the search attributes registered."""
-    connected = await connect(address=dev_server.address, namespace="default", use_profile=False)
-    await ensure_search_attributes(connected)
-    return connected
+    return await client_of(dev_server)
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

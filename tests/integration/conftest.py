@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from orderflow.client import connect, ensure_search_attributes
 from tests.support.processes import TemporalCli
-from tests.support.servers import DevServer
+from tests.support.servers import DevServer, client_of
 from tests.support.shop import Shop, open_shop, quick
 
 
@@ -22,9 +21,7 @@ async def dev_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 @pytest.fixture(scope="session")
 async def client(dev_server: DevServer) -> Client:
     """A client of it, with the search attributes registered."""
-    connected = await connect(address=dev_server.address, namespace="default", use_profile=False)
-    await ensure_search_attributes(connected)
-    return connected
+    return await client_of(dev_server)
 
 
 @pytest.fixture

