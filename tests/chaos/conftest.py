@@ -48,7 +48,7 @@ async def workers(
         postgres.emptied()
         url = postgres.url()
     folder = tmp_path_factory.mktemp(request.param)
-    async with open_crew(client, folder, hurried(8), ledger_url=url) as opened:
+    async with open_crew(client, folder, hurried(20), ledger_url=url) as opened:
         yield opened
 
 

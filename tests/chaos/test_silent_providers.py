@@ -26,8 +26,8 @@ ALIKE: Final = TIMED_OUT | {"T34"}
 
 
 def impatient(value: dict[str, Any]) -> None:
-    """Two attempts for each step, and for a reservation one of three seconds."""
-    hurried(2)(value)
+    """Three attempts for each step, and for a reservation one of three seconds."""
+    hurried(3)(value)
     reserve = value["steps"][1]
     reserve["start_to_close"] = "PT3S"
     reserve["retry"]["attempts"] = 1
