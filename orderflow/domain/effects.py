@@ -1,7 +1,8 @@
 """Effects: what is done outside, the states the ledger gives them, and the answers providers give.
 
 (none) ── claim ──► PENDING ── commit ──► COMMITTED ── undo claimed ──► REVERSING ──► REVERSED
-   │                  └── definitive no ──► DECLINED
+   │                  ├── definitive no ──► DECLINED
+   │                  └── absence proven ──► VOIDED ── a sleeper's act was taken back ──► REVERSED
    └── undo came first ──► VOIDED
 """
 
@@ -36,12 +37,15 @@ TRANSITIONS: Mapping[EffectState | None, frozenset[EffectState]] = MappingProxyT
         ),
         EffectState.COMMITTED: frozenset({EffectState.REVERSING}),
         EffectState.DECLINED: frozenset(),
-        EffectState.VOIDED: frozenset(),
+        EffectState.VOIDED: frozenset({EffectState.REVERSED}),
         EffectState.REVERSING: frozenset({EffectState.REVERSED}),
         EffectState.REVERSED: frozenset(),
     }
 )
-"""Which state may follow which; `None` is an effect that the ledger has never seen."""
+"""Which state may follow which; `None` is an effect that the ledger has never seen.
+
+VOIDED is final, but for what a holder did that woke up after its absence was proven: that can be taken back.
+"""
 
 STANDING = frozenset({EffectState.PENDING, EffectState.COMMITTED, EffectState.REVERSING})
 """States in which something may stand outside that an order which failed must not leave behind."""

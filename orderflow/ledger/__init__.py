@@ -108,15 +108,17 @@ class EffectLedger(Protocol):
     async def claim_undo(self, undo: Act, of: Act, *, holder: str, lease: timedelta) -> Claim | EffectRecord:
         """Begin to take `of` back: `of` becomes REVERSING and `undo` is claimed, in one transaction.
 
-        Returns the record of `of` when there is nothing (more) to do: never seen (VOIDED is written first), VOIDED,
-        DECLINED or REVERSED. Raises `EffectBusy` while somebody holds `of` or `undo`, and `IntentConflict`.
+        A tombstone that was claimed before stays VOIDED, and `undo` is claimed: who held it may act late. Returns the
+        record of `of` when there is nothing (more) to do: never seen (VOIDED is written first), VOIDED and never
+        claimed or undone already, DECLINED or REVERSED. Raises `EffectBusy` while somebody holds `of` or `undo`,
+        `EffectReversed` when a person has settled it, and `IntentConflict`.
         """
         ...
 
     async def settle_undo(self, claim: Claim, of: Act, answer: Found) -> EffectRecord:
         """Done → `undo` COMMITTED and `of` REVERSED with the refunded amount; every other answer keeps the undo
-        PENDING and notes how the attempt ended: a refused undo can be tried again by an operator. Returns the record
-        of `of`. Raises `ClaimLost`.
+        PENDING and notes how the attempt ended: a refused undo can be tried again by an operator. A tombstone of which
+        nothing was taken back (an amount of 0) stays VOIDED. Returns the record of `of`. Raises `ClaimLost`.
         """
         ...
 

@@ -37,7 +37,7 @@ from orderflow.domain.errors import (
 from orderflow.domain.intents import Direction, idempotency_key
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 from orderflow.ledger.leases import Deadline, ask_while_held, claim_in_turn
-from orderflow.ledger.recall import NO_PROOF, Recall, answered, as_taken_back
+from orderflow.ledger.recall import NO_PROOF, Recall, answered, as_taken_back, known_for, may_be_done_late
 
 
 class EffectStore:
@@ -96,12 +96,16 @@ class EffectStore:
         """Take `of` back once, under `undo`'s own key (T07), and give the record of `of`.
 
         Nothing to undo is success: never seen (VOIDED now, so that a late perform is refused: T02), DECLINED, REVERSED.
+        Of what was claimed and then VOIDED the provider is asked once, because a holder may have slept and acted since:
+        VOIDED stays, unless something was taken back. Nobody is asked where no attempt can have acted.
 
         Raises:
             CannotUndo: the provider's definitive no; undoing again asks it again.
             AmountMismatch, IntentConflict: for good. More was given back than was taken, also when it was found so.
             EffectBusy, ProviderUnavailable, OutcomeUnknown, ClaimLost, LedgerUnavailable: try again.
         """
+        if (never_sent := await self._never_sent(of)) is not None:
+            return never_sent
         outcome = await self._under_claim(
             partial(self._ledger.claim_undo, undo, of, holder=holder, lease=lease),
             partial(self._undo, undo, of, provider),
@@ -173,11 +177,15 @@ class EffectStore:
     async def standing(self, workflow_id: str) -> list[EffectRecord]:
         """What may stand outside for an order, its undos left out, the oldest first. Raises `LedgerUnavailable`."""
         records = await self._ledger.effects(workflow_id)
-        return [
-            record
-            for record in records
-            if record.state in STANDING and record.key == idempotency_key(workflow_id, record.step, Direction.DO)
-        ]
+        attempts = await self._ledger.attempts(workflow_id)
+        settled = {record.key for record in records if record.state is not EffectState.PENDING}
+
+        def may_stand(record: EffectRecord) -> bool:
+            undone = idempotency_key(workflow_id, record.step, Direction.UNDO) in settled
+            return record.state in STANDING or (may_be_done_late(record, attempts) and not undone)
+
+        forward = [each for each in records if each.key == idempotency_key(workflow_id, each.step, Direction.DO)]
+        return [record for record in forward if may_stand(record)]
 
     async def _perform(
         self,
@@ -199,7 +207,7 @@ class EffectStore:
         standing = await self._ledger.get(of.key)
         if standing is None:
             raise ClaimLost(f"{of.key} vanished from the ledger")
-        target = Recall(of, provider, standing.age)
+        target = Recall(of, provider, known_for(standing))
         found = Absent() if claim.fresh else await self._before_sending_again(recall, claim)
         asked = await answered(provider.undo(undo, of)) if isinstance(found, Absent | Refused) else found
         answer = await recall.polled(asked, deadline, self._poll_interval)
@@ -222,6 +230,13 @@ class EffectStore:
         attempts = await self._ledger.attempts(claim.record.workflow_id)
         before = (each for each in attempts if each.key == claim.record.key and each.token < claim.record.token)
         return NO_PROOF if any(each.may_have_acted for each in before) else Absent()
+
+    async def _never_sent(self, of: Act) -> EffectRecord | None:
+        """The tombstone of `of`, if nobody who ever held it can have acted, nor can any more."""
+        known = await self._ledger.get(of.key)
+        if known is None or known.state is not EffectState.VOIDED or known.intent_digest != of.intent_digest:
+            return None
+        return None if may_be_done_late(known, await self._ledger.attempts(of.workflow_id)) else known
 
     async def _write_undo(self, of: Act, claim: Claim, answer: Found) -> EffectRecord:
         return await self._ledger.settle_undo(claim, of, answer)

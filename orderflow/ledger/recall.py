@@ -6,7 +6,7 @@ meant. Where there is no proof the outcome stays unknown, nothing is sent, and i
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -14,6 +14,7 @@ from orderflow.domain.effects import (
     Absent,
     Act,
     Done,
+    EffectState,
     Found,
     Handle,
     Pending,
@@ -24,7 +25,7 @@ from orderflow.domain.effects import (
     capabilities_of,
 )
 from orderflow.domain.errors import OrderflowError
-from orderflow.ledger import EffectRecord
+from orderflow.ledger import AttemptRecord, EffectRecord
 from orderflow.ledger.leases import Deadline
 
 NO_PROOF: Final = Unknown(detail="the provider cannot tell any more")
@@ -90,15 +91,33 @@ async def answered(asking: Awaitable[Found]) -> Found:
         return Unknown(detail=f"the provider raised {type(error).__name__}"[:200])
 
 
+def may_be_done_late(record: EffectRecord, attempts: Sequence[AttemptRecord]) -> bool:
+    """Whether a holder of what is VOIDED may have acted since, or may still wake up and act.
+
+    Not if each claim there ever was is known to have ended without an act; `attempts` are those of its order.
+    """
+    if record.state is not EffectState.VOIDED:
+        return False
+    idle = [each for each in attempts if each.key == record.key and not each.may_have_acted]
+    return len(idle) < record.token
+
+
+def known_for(record: EffectRecord) -> timedelta:
+    """How long ago the key of `record` can have reached its provider first: not before it was proven absent."""
+    if record.state is EffectState.VOIDED and record.settled_at is not None:
+        return record.age - (record.settled_at - record.created_at)
+    return record.age
+
+
 async def as_taken_back(answer: Done, of: EffectRecord, recall: Recall) -> Found:
     """Give `answer` to an undo of `of`, as it was before the undo, if nothing can be left of it, else `Unknown`.
 
-    "Nothing to take back" is believed of what may never have been done, if its provider knows what is meant. Where less
-    came back than is known to stand, somebody else gave back the rest, or it stands: the state at the provider decides,
-    not this one answer (M04).
+    "Nothing to take back" is believed of what may never have been done, such as a tombstone, if its provider knows what
+    is meant. Where less came back than is known to stand, somebody else gave back the rest, or it stands: the state at
+    the provider decides, not this one answer (M04).
     """
     given = answer.amount_minor
-    if of.settled_at is None:
+    if of.settled_at is None or of.state is EffectState.VOIDED:
         return answer if given != 0 or recall.is_complete else NO_PROOF
     stood = 1 if of.captured_minor is None else of.captured_minor
     if given is None or given >= stood:

@@ -113,7 +113,10 @@ def settle_undo(held: Claim, of: Act, answer: Found) -> Transaction[EffectRecord
 
 
 def _begin_reversal(of: Act) -> Transaction[EffectRecord | None]:
-    """Give the record that shows that nothing is left to undo, or `None` with `of` REVERSING."""
+    """Give the record that shows that nothing is left to undo, or `None` with `of` REVERSING.
+
+    `None` also for a tombstone that was claimed before: who held it may have slept and acted since. It stays VOIDED.
+    """
     for _ in range(_READS):
         rows = yield "void_unseen", _columns(of)
         if rows:
@@ -121,11 +124,15 @@ def _begin_reversal(of: Act) -> Transaction[EffectRecord | None]:
         if (yield "begin_reversal", {"key": of.key, "intent_digest": of.intent_digest}):
             return None
         found = yield from _read_again(of)
-        if found is not None and found.state is EffectState.REVERSING:
+        if found is not None and (found.state is EffectState.REVERSING or _was_claimed_and_voided(found)):
             return None
         if found is not None and found.state is not EffectState.PENDING:
             return found
     raise EffectBusy(f"{of.key} changes hands too quickly to be undone", retry_after=0)
+
+
+def _was_claimed_and_voided(found: EffectRecord) -> bool:
+    return found.state is EffectState.VOIDED and found.token > 0
 
 
 def _read_again(act: Act) -> Transaction[EffectRecord | None]:

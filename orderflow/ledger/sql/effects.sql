@@ -82,7 +82,7 @@ RETURNING *;
 
 -- name: end_reversal
 -- Taken back. Of an effect whose own outcome never became known, at least what was given back had been captured, and no
--- more than was asked for.
+-- more than was asked for. A tombstone stays one, unless something was taken back: then a holder had woken up too late.
 UPDATE effects
 SET state = 'reversed',
     refunded_minor = CAST(:refunded_minor AS BIGINT),
@@ -92,7 +92,8 @@ SET state = 'reversed',
     ),
     updated_at = now_ms(),
     settled_at = now_ms()
-WHERE key = :key AND state = 'reversing';
+WHERE key = :key
+    AND (state = 'reversing' OR (state = 'voided' AND COALESCE(CAST(:refunded_minor AS BIGINT), 1) > 0));
 
 -- name: effects_of_workflow
 -- All that was done for one order, undos included.

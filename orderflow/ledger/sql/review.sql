@@ -8,13 +8,23 @@ WHERE endings.stage <> excluded.stage;
 
 -- name: unsettled_effects
 -- A page of forward effects that may stand although their order is not known to have completed, in the order of keys.
--- What people decided to keep is settled.
+-- What people decided to keep is settled. A tombstone is one of them while its undo is on its way: the provider has been
+-- asked for what a late holder may have done, and has not said yet.
 SELECT effects.*, now_ms() - effects.created_at AS age_ms FROM effects
 LEFT JOIN endings ON endings.workflow_id = effects.workflow_id
 LEFT JOIN review_items ON review_items.key = effects.key
 WHERE effects.key > :after
     AND effects.key = effects.workflow_id || '.' || effects.step || '.do'
-    AND effects.state IN ('pending', 'committed', 'reversing')
+    AND (
+        effects.state IN ('pending', 'committed', 'reversing')
+        OR (
+            effects.state = 'voided'
+            AND EXISTS (
+                SELECT 1 FROM effects AS undo
+                WHERE undo.key = effects.workflow_id || '.' || effects.step || '.undo' AND undo.state = 'pending'
+            )
+        )
+    )
     AND (effects.state <> 'committed' OR endings.stage IS NULL OR endings.stage <> 'completed')
     AND (review_items.closed_as IS NULL OR review_items.closed_as <> 'kept')
 ORDER BY effects.key
@@ -76,7 +86,8 @@ ON CONFLICT (jti) DO NOTHING;
 SELECT * FROM operations WHERE key = :key ORDER BY accepted_at, jti;
 
 -- name: resolve_taken_back
--- A person made sure that it does not stand: that is the end of it. Nobody may be at work on it.
+-- A person made sure that it does not stand: that is the end of it. Nobody may be at work on it. A tombstone comes before
+-- people only when it was claimed before, and nobody could say whether its holder acted late.
 UPDATE effects
 SET state = 'reversed',
     lease_until = 0,
@@ -84,7 +95,12 @@ SET state = 'reversed',
     captured_minor = COALESCE(captured_minor, amount_minor),
     updated_at = now_ms(),
     settled_at = now_ms()
-WHERE key = :key AND (state IN ('committed', 'reversing') OR (state = 'pending' AND lease_until <= now_ms()));
+WHERE key = :key
+    AND (
+        state IN ('committed', 'reversing')
+        OR (state = 'pending' AND lease_until <= now_ms())
+        OR (state = 'voided' AND token > 0)
+    );
 
 -- name: resolve_kept
 -- A person made sure that it stands, and it may. What is known to stand is left as it is.
@@ -102,7 +118,8 @@ UPDATE effects SET state = 'voided', lease_until = 0, updated_at = now_ms(), set
 WHERE key = :key AND state = 'pending' AND lease_until <= now_ms();
 
 -- name: forbid_undo
--- Nor may the first one, of an effect that stands: an undo that nobody began gets its tombstone.
+-- Nor may the first one, of an effect that stands or stood: an undo that nobody began gets its tombstone. Of a voided
+-- effect this row alone keeps an undo away that read it just before.
 INSERT INTO effects (
     key, workflow_id, step, provider, operation, intent_digest, amount_minor, currency,
     state, token, lease_until, created_at, updated_at, settled_at
@@ -110,5 +127,6 @@ INSERT INTO effects (
 SELECT
     CAST(:undo_key AS TEXT), workflow_id, step, provider, 'undo', 'resolved', amount_minor, currency,
     'voided', 0, 0, now_ms(), now_ms(), now_ms()
-FROM effects WHERE key = :key AND state IN ('committed', 'reversing')
+FROM effects
+WHERE key = :key AND (state IN ('committed', 'reversing', 'reversed') OR (state = 'voided' AND token > 0))
 ON CONFLICT (key) DO NOTHING;
