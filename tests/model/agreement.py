@@ -18,7 +18,10 @@ def disagreements(world: World, rows: Mapping[str, Row]) -> Iterator[str]:
     for key, row in rows.items():
         charge = world.bank.entry(key)
         if charge.is_charge:
-            yield from _of_a_charge(row, charge, world.bank.undo_of(charge))
+            undo = world.bank.undo_of(charge)
+            yield from _of_a_charge(
+                row, charge, undo, is_undone=undo.key in rows and rows[undo.key].state is _S.COMMITTED
+            )
     for entry in world.bank.entries:
         if len(entry.moved) > 1:
             yield f"{entry.key} was applied {len(entry.moved)} times: {entry.moved}"
@@ -38,14 +41,14 @@ def left_over(world: World) -> Iterator[str]:
             yield f"money stands at the bank: {charge}"
 
 
-def _of_a_charge(row: Row, charge: Entry, undo: Entry) -> Iterator[str]:
+def _of_a_charge(row: Row, charge: Entry, undo: Entry, *, is_undone: bool) -> Iterator[str]:
     match row.state:
         case _S.COMMITTED:
             so = charge.moved == [row.captured] and not charge.closed
         case _S.DECLINED:
             so = charge.refused and not charge.moved
         case _S.VOIDED:
-            so = not charge.moved
+            so = (not charge.moved or charge.came_late) and (not is_undone or (charge.closed and not charge.left))
         case _S.REVERSED:
             # Where the charge's own outcome was never known, at least what was given back had been captured.
             captured = row.captured in {sum(charge.moved), row.refunded}

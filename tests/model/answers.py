@@ -40,16 +40,14 @@ class Asked:
     def _is_true(self, record: EffectRecord | None) -> bool:
         charge, undoes = self._charge, self.operation == "undo"
         if record is None:
-            done_since = self.operation == "settle" and self.call.looked_away
+            done_since = charge.came_late or (self.operation == "settle" and self.call.looked_away)
             return self.operation in {"settle", "void"} and (not charge.moved or done_since)
         match record.state:
             case _S.COMMITTED:
                 return not undoes and charge.moved == [record.captured_minor] == [self.act.amount_minor]
             case _S.DECLINED:
                 return self.operation != "perform" and charge.refused and not charge.moved
-            case _S.VOIDED:
-                return undoes and not charge.moved
-            case _S.REVERSED:
+            case _S.VOIDED | _S.REVERSED:
                 return undoes and charge.left == 0
             case _:
                 return False

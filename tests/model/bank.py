@@ -5,15 +5,15 @@ bank had decided on it and sends it again is charged again. So it is the store t
 replays only for a late holder, who could not know. What else is taken on trust, from the `Provider` protocol:
 
 - a request that has left its sender and did not arrive yet makes a lookup `Busy`, never `Absent`;
-- once the bank has handled an undo, a late perform of what it undid is refused;
-- once a last look was told `Absent`, it stays so: a perform of somebody who claimed before that look is refused. No
-  real provider can know who sleeps between a claim and a request; with `keeps_absence` off the model shows what comes
-  of that: a holder that wakes up after the tombstone was written charges, and nothing gives it back.
+- once the bank has handled an undo, a late perform of what it undid is refused.
+
+What it does not promise is that `Absent` stays so: nobody can know who sleeps between a claim and its request. A
+perform of one who claimed before the last look and comes after it is done like any other, and `came_late`.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Final, Protocol
+from typing import Final, Protocol
 
 from orderflow.domain.effects import (
     Absent,
@@ -67,11 +67,16 @@ class Caller(Protocol):
 
 @dataclass
 class Entry:
-    """What the bank knows under one key. `moved`: each amount that it took or gave back; there must be one at most."""
+    """What the bank knows under one key. `moved`: each amount that it took or gave back; there must be one at most.
+
+    `looked_for` is when the newest claim was granted whose holder took a last look, `absent_at` when that was `Absent`.
+    """
 
     key: str
     decided_at: int | None = None
-    denied_at: int | None = None
+    sent_by: int = 0
+    looked_for: int = 0
+    absent_at: int | None = None
     moved: list[int] = field(default_factory=list)
     refused: bool = False
     was_refused: bool = False
@@ -90,6 +95,13 @@ class Entry:
         """What of a charge has not been given back."""
         return sum(self.moved) - self.given_back
 
+    @property
+    def came_late(self) -> bool:
+        """Whether it was asked for by one who slept past the last look, and was told to be absent there."""
+        if self.absent_at is None or self.decided_at is None:
+            return False
+        return self.sent_by < self.absent_at < self.decided_at
+
 
 @dataclass(eq=False)
 class Request:
@@ -103,8 +115,6 @@ class Request:
 
 class ModelBank:
     """Charges and refunds, the requests on their way, and `wrong`: what the store should never have asked."""
-
-    keeps_absence: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.now = 0
@@ -158,8 +168,14 @@ class ModelBank:
     def look_up(self, caller: Caller, act: Act, noise: Told) -> Found:
         """Say what became of a key; `noise` in its place, if the bank has nothing to say now."""
         self.tick()
-        if noise in SILENT:
-            return SILENT[noise]
+        found = SILENT[noise] if noise in SILENT else self._look_up(act)
+        entry = self.entry(act.key)
+        if caller.takes_last_look and caller.claimed_at >= entry.looked_for:
+            entry.looked_for = caller.claimed_at
+            entry.absent_at = self.now if isinstance(found, Absent) else None
+        return found
+
+    def _look_up(self, act: Act) -> Found:
         if any(request.act.key == act.key for request in self.in_flight):
             return Busy()
         entry = self.entry(act.key)
@@ -167,10 +183,7 @@ class ModelBank:
             entry.polls -= 1
         elif entry.polls is not None:
             self._come_to(entry, entry.then, act.amount_minor or 0)
-        answer = _known(entry)
-        if isinstance(answer, Absent) and caller.takes_last_look and self.keeps_absence:
-            entry.denied_at = self.now
-        return answer
+        return _known(entry)
 
     def refund_by_hand(self, key: str, amount: int) -> None:
         """A person gives back up to `amount` of a charge, outside our keys (M04)."""
@@ -178,20 +191,18 @@ class ModelBank:
         entry.given_back += min(amount, entry.left)
 
     def _replayed(self, request: Request, entry: Entry) -> Performed | None:
-        """What a key that was used, closed or denied answers to somebody who could not know that."""
-        knew = f"{request.act.key} was sent again by one who claimed it after"
-        claimed_at = request.caller.claimed_at
-        if entry.decided_at is not None and not (entry.refused and request.of):
-            if entry.decided_at > claimed_at:
-                return _replay(entry)
-            self.wrong.append(f"{knew} the bank had decided on it")
-        if entry.denied_at is not None and claimed_at < entry.denied_at:
-            return Refused(code="denied")
+        """What a key that was used or closed answers to somebody who could not know that."""
+        if entry.decided_at is None or (entry.refused and request.of):
+            return None
+        if entry.decided_at > request.caller.claimed_at:
+            return _replay(entry)
+        self.wrong.append(f"{entry.key} was sent again by one who claimed it after the bank had decided on it")
         return None
 
     def _decide(self, request: Request, entry: Entry) -> Performed:
         charge = self.entry(request.of.key) if request.of else None
         entry.decided_at, entry.refused, entry.closed = self.now, False, False
+        entry.sent_by = request.caller.claimed_at
         if charge is not None and request.told is not Told.DECLINED:
             charge.closed, charge.polls = True, None
             charge.decided_at = charge.decided_at or self.now

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from orderflow.domain.effects import Act, Busy, Capabilities, Found, Handle, Listed, Performed
 from orderflow.domain.errors import EffectBusy, LedgerUnavailable, OrderflowError
-from orderflow.ledger import Claim, EffectLedger, EffectRecord
+from orderflow.ledger import AttemptRecord, Claim, EffectLedger, EffectRecord
 from tests.model.bank import ModelBank, Told
 from tests.model.reference import Expected, Reference, answered
 from tests.support.bank import Killed
@@ -194,6 +194,12 @@ class FollowedLedger:
         return await self._follow(
             "void", lambda: self._reference.void(act, claim), lambda: self._inner.void(act, claim)
         )
+
+    async def attempts(self, workflow_id: str) -> list[AttemptRecord]:
+        await self._call.boundary("before attempts")
+        attempts = await self._inner.attempts(workflow_id)
+        await self._call.boundary("after attempts")
+        return attempts
 
     async def _follow(
         self, what: str, expect: Callable[[], Expected], do: Callable[[], Awaitable[T]], *, stops: bool = True

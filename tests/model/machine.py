@@ -6,9 +6,9 @@ they are granted for hours, and a step ages the row by SQL.
 
 After each step: the ledger's rows are the reference's (state, fencing token, lease, amounts) and each went there by
 `TRANSITIONS`; tokens only grow; the bank took and gave back each amount once, and never more than it took; what the
-ledger calls COMMITTED, DECLINED, REVERSED or VOIDED is so at the bank; nothing was sent that the store had to know
-about; what a call answered is true. At the end everybody comes back, and every effect is retried to its end, then taken
-back.
+ledger calls COMMITTED, DECLINED, REVERSED or VOIDED is so at the bank (what is VOIDED only a sleeper may have done);
+nothing was sent that the store had to know about; what a call answered is true. At the end everybody comes back, and
+every effect is retried to its end, then taken back: no money stands.
 """
 
 import asyncio
@@ -249,14 +249,17 @@ class EffectMachine(RuleBasedStateMachine):
         for _ in range(_ROUNDS):
             if self._is_finished(operation, act.key):
                 return
-            self._begin(operation, 0, act, Call(self.world), patient=True)
+            call = Call(self.world)
+            self._begin(operation, 0, act, call, patient=True)
             self._must(self._disagreements())
             self._end_leases()
+            if call.is_over and isinstance(call.outcome(), EffectRecord):
+                return
         self._must(iter([f"{operation} {act.key} does not come to an end: {self.world.reference.rows[act.key]}"]))
 
     def _is_finished(self, operation: str, key: str) -> bool:
-        if operation == "undo":
-            return self.world.reference.state(key) in {_S.VOIDED, _S.DECLINED, _S.REVERSED}
+        if operation == "undo":  # a tombstone is not the end of it: its provider may have to be asked
+            return self.world.reference.state(key) in {_S.DECLINED, _S.REVERSED}
         charge = self.world.bank.entry(key)
         taken_back = bool(charge.moved) and not charge.left  # by a person: only an undo settles it
         return self.world.reference.state(key) is not _S.PENDING or taken_back

@@ -112,16 +112,21 @@ class Reference:
         return self._record(act.key)
 
     def claim_undo(self, undo: Act, of: Act) -> Expected:
-        """See `EffectLedger.claim_undo`: one transaction, so what is refused leaves both rows as they were."""
+        """See `EffectLedger.claim_undo`: one transaction, so what is refused leaves both rows as they were.
+
+        A tombstone of what was claimed before stays one, and its undo is claimed all the same.
+        """
         row = self._rows.setdefault(of.key, Row(of.intent_digest, _S.VOIDED))
         if row.digest != of.intent_digest:
             return _error(IntentConflict)
-        if row.state in {_S.VOIDED, _S.DECLINED, _S.REVERSED}:
+        if row.state in {_S.DECLINED, _S.REVERSED} or (row.state is _S.VOIDED and not row.token):
             return self._record(of.key)
         if row.state is _S.PENDING and row.live:
             return _error(EffectBusy)
         claimed = self.claim(undo)
-        if claimed[0] == "claim" and row.state is not _S.REVERSING:
+        if claimed[0] == "record":
+            return self._record(of.key)
+        if claimed[0] == "claim" and row.state not in {_S.REVERSING, _S.VOIDED}:
             self._move(of.key, _S.REVERSING)
         return claimed
 
@@ -131,9 +136,10 @@ class Reference:
             return _error(ClaimLost)
         if isinstance(answer, Done):
             self._move(claim.record.key, _S.COMMITTED)
-            captured = self._rows[of.key].captured
-            given_back = answer.amount_minor
-            self._move(of.key, _S.REVERSED, captured=given_back if captured is None else captured, refunded=given_back)
+            row, given_back = self._rows[of.key], answer.amount_minor
+            if row.state is not _S.VOIDED or given_back != 0:
+                captured = given_back if row.captured is None else row.captured
+                self._move(of.key, _S.REVERSED, captured=captured, refunded=given_back)
         else:
             self._move(claim.record.key, _S.PENDING)
         return self._record(of.key)
