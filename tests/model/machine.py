@@ -41,12 +41,12 @@ _ROUNDS: Final = 12
 AMOUNT: Final = 1000
 OTHER_AMOUNT: Final = 900
 
-# Weighted so that an order lives for a while before it is taken back.
+# Weighted so that an order lives for a while before it is taken back, and that many a worker sleeps before it sends.
 OPERATIONS = st.sampled_from(["perform"] * 5 + ["settle", "void", "void", "undo", "undo"])
 AMOUNTS = st.sampled_from([AMOUNT] * 9 + [OTHER_AMOUNT])
 TOLD = st.sampled_from([*Told, *[Told.DONE] * 6])
 NOISE = st.lists(st.sampled_from([Told.DONE, Told.DONE, *SILENT]), max_size=2)
-STOPS = st.sampled_from([None, None, *range(12)])
+STOPS = st.sampled_from([None, None, 2, 2, 2, *range(12)])
 FATES = st.sampled_from([*Fate, Fate.WAITS, Fate.WAITS])
 ORDERS = st.sampled_from([0, 0, 0, 1])
 ONE_OF_MANY = st.integers(0, 5)

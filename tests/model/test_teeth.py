@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase
 
 from orderflow.domain.effects import Absent, Act, Done, EffectState, Found, Pending, Refused, Undone, Unknown
-from orderflow.ledger import AttemptRecord, Claim, effects, sqlite, transactions
+from orderflow.ledger import Claim, effects, sqlite, transactions
 from orderflow.ledger.effects import EffectStore
 from tests.model.harness import explore, on_sqlite
 
@@ -112,12 +112,6 @@ def adopts_what_was_undone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transactions, "UNDONE", frozenset())
 
 
-def takes_an_open_attempt_for_an_idle_one(patch: pytest.MonkeyPatch) -> None:
-    """Whoever did not tell how an attempt ended is taken for dead."""
-    ended: Any = vars(AttemptRecord)["may_have_acted"]
-    patch.setattr(AttemptRecord, "may_have_acted", property(lambda self: self.ended is not None and ended.fget(self)))
-
-
 def trusts(module: Any, name: str) -> Fault:
     """Take every tombstone for one that no sleeper can outlive."""
 
@@ -146,7 +140,6 @@ FAULTS: dict[str, Fault] = {
     "adopts what was undone": adopts_what_was_undone,
     "does not claim the undo of a tombstone": trusts(transactions, "_was_claimed_and_voided"),
     "does not ask for what a sleeper did": trusts(effects, "may_be_done_late"),
-    "takes an open attempt for an idle one": takes_an_open_attempt_for_an_idle_one,
     "never calls a tombstone taken back": without("end_reversal", r"OR \(state = 'voided'.*(?=\)$)"),
     "calls every tombstone taken back": without("end_reversal", r"AND COALESCE\(.*1\) > 0"),
 }
