@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from temporalio.client import Client
 
-from tests.chaos.crew import Crew, hurried, open_crew
+from tests.chaos.crew import Crew, hurried, open_crew, publish, weary
 from tests.support.postgres import Postgres
 from tests.support.servers import DevServer, client_of
 
@@ -48,6 +48,7 @@ async def workers(
         postgres.emptied()
         url = postgres.url()
     folder = tmp_path_factory.mktemp(request.param)
+    publish(folder, weary)
     async with open_crew(client, folder, hurried(20), ledger_url=url) as opened:
         yield opened
 

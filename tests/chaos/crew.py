@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from temporalio.client import Client
 
+from orderflow.catalogue import load_catalogue
 from orderflow.domain.effects import EffectState
 from orderflow.domain.orders import Stage
 from orderflow.ledger import AttemptRecord, EffectRecord
@@ -17,7 +18,7 @@ from orderflow.providers.simulation.journal import Line
 from tests.support.invariants import Books, check_books
 from tests.support.observing import at_stage, eventually
 from tests.support.processes import Child, simulator_of, worker_of
-from tests.support.shop import Change, Ending, Order, Shop, open_shop, quick
+from tests.support.shop import Change, Ending, Order, Shop, open_shop, packaged, quick
 
 PATIENCE: Final = 120.0
 """Seconds that any wait of a test may take, such as that for the end of an order, on a machine that is busy."""
@@ -39,6 +40,23 @@ def hurried(attempts: int) -> Change:
                     policy["start_to_close"], policy["schedule_to_close"] = "PT10S", "PT10M"
 
     return change
+
+
+def weary(value: dict[str, Any]) -> None:
+    """Two attempts at a charge, and many at everything else."""
+    hurried(20)(value)
+    value["version"] = "1.0.4"
+    for step in value["steps"]:
+        if step["id"] == "charge":
+            step["retry"]["attempts"] = 2
+
+
+def publish(folder: Path, *changes: Change) -> None:
+    """Have the workers of the shop in `folder` publish these changes of the packaged definition too."""
+    (folder / "definitions").mkdir()
+    for change in changes:
+        definition = packaged(load_catalogue([]), change).model_dump_json(exclude_unset=True)
+        (folder / "definitions" / f"{change.__name__}.json").write_text(definition)
 
 
 class Crew:
@@ -123,9 +141,13 @@ async def open_crew(
             yield crew
 
 
-async def start(shop: Shop) -> Order:
-    """Start an order whose workflow tasks are soon given to another worker when theirs has died."""
-    return await shop.start(task_timeout=timedelta(seconds=3))
+async def start(shop: Shop, change: Change | None = None) -> Order:
+    """Start an order whose workflow tasks are soon given to another worker when theirs has died.
+
+    `change` is one that was published; otherwise it has the shop's own definition.
+    """
+    definition = packaged(shop.catalogue, change) if change else None
+    return await shop.start(definition=definition, task_timeout=timedelta(seconds=3))
 
 
 async def approve_when_asked(order: Order) -> None:

@@ -11,9 +11,8 @@ from typing import Any, Final, cast
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from orderflow.catalogue import load_catalogue
 from orderflow.domain.orders import Reason, Stage
-from tests.chaos.crew import PATIENCE, TIMED_OUT, Crew, approved, check_order, hurried, open_crew
+from tests.chaos.crew import PATIENCE, TIMED_OUT, Crew, approved, check_order, hurried, open_crew, publish
 from tests.support.observing import at_stage
 from tests.support.shop import Order, Shop, order_event, order_of, packaged
 
@@ -46,10 +45,7 @@ def impatient(value: dict[str, Any]) -> None:
 async def worker(client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Crew]:
     """One worker that publishes these definitions too, with its ledger in a file."""
     folder: Path = tmp_path_factory.mktemp("silent")
-    (folder / "definitions").mkdir()
-    for change in (resigned, impatient):
-        definition = packaged(load_catalogue([]), change).model_dump_json(exclude_unset=True)
-        (folder / "definitions" / f"{change.__name__}.json").write_text(definition)
+    publish(folder, resigned, impatient)
     async with open_crew(client, folder, hurried(20), size=1, max_concurrent_activities=SLOTS) as opened:
         yield opened
         opened.require_alive()

@@ -5,10 +5,10 @@ import signal
 import pytest
 
 from orderflow.domain.effects import EffectState
-from orderflow.domain.orders import Stage
+from orderflow.domain.orders import Reason, Stage
 from orderflow.ledger import EffectRecord
 from orderflow.providers.simulation.journal import Line
-from tests.chaos.crew import PATIENCE, Crew, approve_when_asked, attempts_at, check_order, seen, start
+from tests.chaos.crew import PATIENCE, Crew, approve_when_asked, attempts_at, check_order, seen, start, weary
 from tests.support.observing import eventually
 from tests.support.providers import PROVIDER_OF
 from tests.support.shop import Order, Shop
@@ -53,6 +53,34 @@ async def test_fencing_refuses_what_a_worker_writes_that_slept_past_its_lease(cr
     acts = [line for line in order.lines() if line["operation"] == operation and line["kind"] == "act"]
     assert [line["outcome"] for line in acts] == ["started", "done"]
     assert [attempt.token for attempt in await attempts_at(shop, order.id, key)][:3] == [1, 2, 3]
+
+
+async def test_what_a_worker_does_that_slept_past_the_last_look_is_taken_back(crew: Crew) -> None:
+    """T05, T25: stopped before it sent, it charges for an order that was told that nothing was; the undo finds it."""
+    shop = crew.shop
+    order = await start(shop, weary)
+    shop.fault("lost_reply", "charge", order.id, commit=False)
+    shop.fault("delay", "lookup", order.id, provider="payments", milliseconds=1000)
+    shop.fault("hang", "refund", order.id, commit=False)
+    await approve_when_asked(order)
+
+    looking = await seen(shop, order, "charge", "delayed", kind="lookup")
+    sleeper = await fall_asleep(crew, looking)
+    await seen(shop, order, "refund", "lost")
+    key = str(looking["key"])
+    voided = await shop.ledger.get(key)
+    assert voided is not None
+    assert (voided.state, voided.token, shop.world.net_charged(order.id)) == (EffectState.VOIDED, 3, 0)
+
+    crew.worker(sleeper).send(signal.SIGCONT)
+    await seen(shop, order, "charge", "done", kind="act")
+    view = (await order.ending()).view
+    assert (view.stage, view.reason) == (Stage.FAILED_COMPENSATED, Reason.RETRIES_EXHAUSTED)
+    await check_order(order)
+    taken_back = await shop.ledger.get(key)
+    assert taken_back is not None
+    assert (taken_back.state, taken_back.refunded_minor) == (EffectState.REVERSED, 900)
+    assert shop.world.net_charged(order.id) == 0
 
 
 def assert_unchanged(before: EffectRecord, after: EffectRecord | None) -> None:
