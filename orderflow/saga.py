@@ -74,6 +74,8 @@ class Saga:
             self._leave_standing(step.id, Failure(Reason.OUTCOME_UNKNOWN, NOT_IN_THIS_LEDGER))
         else:
             self.take_off(step.id, undone=came_to.undone)
+            if self._state.steps[step.id].state is StepState.STANDING:  # it could not be asked before: nothing stood
+                self._mark(step.id, state=StepState.FAILED)
 
     def _was_done(self, step_id: str) -> bool:
         if self._state.steps[step_id].state is StepState.DONE:
