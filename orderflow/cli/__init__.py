@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import orderflow
-from orderflow.cli import database, decisions, definitions, doctor, keys, orders, servers, simulator
+from orderflow.cli import database, decisions, definitions, doctor, keys, orders, reconciliation, servers, simulator
 from orderflow.cli.exits import ExitCode, report
 
 
@@ -74,6 +74,7 @@ for verb in (
     orders.show,
     decisions.approve,
     decisions.reject,
+    reconciliation.reconcile,
     definitions.validate,
     definitions.graph,
     doctor.doctor,

@@ -16,6 +16,7 @@ from orderflow.ledger import EffectLedger, EffectRecord
 from orderflow.ledger.effects import EffectStore
 from orderflow.settings import Settings
 from tests.support.bank import Bank, Killed
+from tests.support.tables import TABLES
 
 NO_TIME = timedelta(0)
 LONG = timedelta(minutes=5)
@@ -77,7 +78,7 @@ def sqlite_database(path: Path) -> LedgerDatabase:
 
     def empty() -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.executescript("DELETE FROM attempts; DELETE FROM effects")
+            connection.executescript("; ".join(f"DELETE FROM {table}" for table in TABLES))
 
     return LedgerDatabase(f"sqlite:///{path}", empty)
 

