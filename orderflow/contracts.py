@@ -9,13 +9,16 @@ from orderflow.domain.audit import SafeEvent
 from orderflow.domain.definition import Definition
 from orderflow.domain.durations import Duration
 from orderflow.domain.events import OrderEvent
+from orderflow.domain.operations import AcceptedOperation
 from orderflow.domain.orders import Outcome, Reason, Stage, Standing, StepRecord
 
 WORKFLOW_TYPE = "OrderWorkflow"
 RECONCILE_WORKFLOW_TYPE = "ReconcileWorkflow"
+REPAIR_WORKFLOW_TYPE = "RepairWorkflow"
 TASK_QUEUE = "orderflow"
 APPROVE_SIGNAL = "approve"
 DECIDE_UPDATE = "decide"
+OPERATE_UPDATE = "operate"
 VIEW_QUERY = "view"
 STAGE_ATTRIBUTE = "OrderStage"
 REASON_ATTRIBUTE = "OrderReason"
@@ -25,6 +28,10 @@ VERIFY_DECISION = "verify_decision"
 SETTLE_EFFECT = "settle_effect"
 FIND_STANDING = "find_standing"
 RECONCILE = "reconcile"
+VERIFY_OPERATION = "verify_operation"
+BOOK_REVIEW = "book_review"
+END_ORDER = "end_order"
+OPERATE_ON_EFFECT = "operate_on_effect"
 
 
 class _Message(BaseModel):
@@ -120,7 +127,7 @@ class StandingEffects(_Message):
 
 
 class VerifyRequest(_Message):
-    """To `verify_decision`: one compact JWS, at most 4096 characters, and when it arrived (aware workflow time).
+    """To `verify_decision` and `verify_operation`: one compact JWS, at most 4096 characters, and when it arrived.
 
     `at` comes back in the recorded verdict, because `workflow.now()` is not always the same when a history is replayed:
     a workflow task that was prolonged for a local activity is replayed as one with the next.
@@ -130,8 +137,37 @@ class VerifyRequest(_Message):
     at: datetime | None = None
 
 
+class ReviewUpdate(_Message):
+    """To `book_review`: what stands of an order now, for the queue, and the operation that led to it.
+
+    With `resolves`, enough people said so: the operation's effect is ended by its outcome.
+    """
+
+    workflow_id: str
+    standing: tuple[Standing, ...]
+    operation: AcceptedOperation | None = None
+    resolves: bool = False
+
+
+class ReviewBooked(_Message):
+    """From `book_review`: what stands, with the amounts that the ledger knows."""
+
+    standing: tuple[Standing, ...]
+
+
+class EndRequest(_Message):
+    """To `end_order`: how the order ended, for whoever looks after Temporal has forgotten it."""
+
+    workflow_id: str
+    stage: Stage
+
+
+class Acknowledged(_Message):
+    """From an activity that only writes something down."""
+
+
 class DoorAnswer(_Message):
-    """What a decision came to: what `decide` returns, and what `view` lists for signals."""
+    """What a message came to: what `decide` and `operate` return, and what `view` lists for signals."""
 
     accepted: bool
     refusal: Refusal | None = None
@@ -167,6 +203,7 @@ class OrderView(_Message):
     refused_total: int = 0
     cancel_requested: bool = False
     standing: tuple[Standing, ...] = ()
+    operations: tuple[str, ...] = Field(default=(), description="the `jti` of each that was accepted and not begun yet")
     trail: tuple[SafeEvent, ...] = ()
     outcome: Outcome | None = None
 
@@ -194,6 +231,8 @@ class OrderState(BaseModel):
     refusals: list[RefusedMessage] = Field(default_factory=list)
     refused_total: int = 0
     standing: list[Standing] = Field(default_factory=list)
+    operations: list[AcceptedOperation] = Field(default_factory=list, description="accepted, not carried out yet")
+    operated: list[str] = Field(default_factory=list, description="the `jti` of each operation that was accepted")
     notes: list[str] = Field(default_factory=list)
     trail: list[SafeEvent] = Field(default_factory=list)
     cancel_requested: bool = False
@@ -249,3 +288,21 @@ class ReconcileReport(_Message):
     findings: tuple[Finding, ...] = ()
     unlisted: tuple[str, ...] = ()
     foreign: int = 0
+
+
+class RepairRequest(_Message):
+    """To the workflow `RepairWorkflow` and its activity: an operation on what an order left that no longer runs."""
+
+    operation: str
+
+
+class RepairAnswer(_Message):
+    """What became of it: `refusal` if it may not be done, else whether the effect is `settled` now, or the `error`.
+
+    Neither: another person has to say the same.
+    """
+
+    refusal: Refusal | None = None
+    settled: bool = False
+    error: str | None = None
+    detail: str | None = None

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from orderflow.activities import Activity, OrderActivities
 from orderflow.approvers import approver_registry
 from orderflow.backends import doubts, open_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
-from orderflow.client import address_of, connect, ensure_search_attributes
+from orderflow.client import address_of, connect, ensure_search_attributes, known_status
 from orderflow.client.fates import TemporalOrders
 from orderflow.definitions import load_published
 from orderflow.domain.effects import Provider
@@ -30,6 +31,8 @@ from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
 from orderflow.reconcile.run import ReconcileActivities
 from orderflow.reconciling import ReconcileWorkflow
+from orderflow.repairing import RepairWorkflow
+from orderflow.review import ReviewActivities
 from orderflow.settings import Settings, is_loopback, load_settings, provider_settings
 from orderflow.telemetry import configure_logging
 from orderflow.workflows import OrderWorkflow
@@ -61,7 +64,7 @@ def make_worker(
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[OrderWorkflow, ReconcileWorkflow],
+        workflows=[OrderWorkflow, ReconcileWorkflow, RepairWorkflow],
         activities=activities,
         max_cached_workflows=max_cached_workflows,
         max_concurrent_activities=max_concurrent_activities,
@@ -158,7 +161,16 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
         reconciliation = ReconcileActivities(
             ledger=ledger, providers=providers, catalogue=catalogue, orders=TemporalOrders(client), worker=worker
         )
-        yield [*orders.all(), *reconciliation.all()]
+        review = ReviewActivities(
+            ledger=ledger,
+            effects=effects,
+            providers=providers,
+            catalogue=catalogue,
+            verify=partial(registry.verify_operation, alone_up_to=settings.resolve_alone_up_to),
+            status_of=partial(known_status, client),
+            worker=worker,
+        )
+        yield [*orders.all(), *review.all(), *reconciliation.all()]
 
 
 def require_chosen_providers(settings: Settings, address: str) -> None:

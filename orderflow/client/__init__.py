@@ -13,7 +13,15 @@ from orderflow.client.orders import (
 )
 from orderflow.client.placed import placed_event
 from orderflow.client.search_attributes import ensure_search_attributes
-from orderflow.client.status import OrderClosed, OrderStatus, PendingActivity, TaskFailure, UnknownOrder, order_status
+from orderflow.client.status import (
+    OrderClosed,
+    OrderStatus,
+    PendingActivity,
+    TaskFailure,
+    UnknownOrder,
+    known_status,
+    order_status,
+)
 from orderflow.client.temporal_cli import signal_command, start_command
 
 __all__ = [
@@ -31,6 +39,7 @@ __all__ = [
     "data_converter",
     "decide",
     "ensure_search_attributes",
+    "known_status",
     "list_orders",
     "order_status",
     "placed_event",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from orderflow.domain.approvals import CLOCK_SKEW, Refusal
 from orderflow.domain.compact_jws import LATEST_TIME, MAX_TOKEN_LENGTH, NotCompactJws, unverified_payload
+from orderflow.domain.intents import canonical_json
 from orderflow.domain.orders import Standing
 
 OPERATOR: Final = "operator"
@@ -48,8 +49,8 @@ class OperationClaims(_Model):
 
     workflow_id: str = Field(max_length=128)
     effect: str = Field(max_length=200)
-    operation: Operation = Field(strict=False)
-    outcome: Resolution | None = Field(default=None, strict=False)
+    operation: Operation
+    outcome: Resolution | None = None
     amount_minor: int | None = Field(default=None, ge=0)
     currency: str | None = Field(default=None, max_length=3)
     reason: str = Field(min_length=1, max_length=300)
@@ -96,7 +97,7 @@ def read_operation(token: object) -> OperationClaims | Refusal:
     if len(token) > MAX_TOKEN_LENGTH:
         return Refusal.TOO_LARGE
     try:
-        return OperationClaims.model_validate(unverified_payload(token))
+        return OperationClaims.model_validate_json(canonical_json(unverified_payload(token)))
     except (NotCompactJws, ValidationError):
         return Refusal.MALFORMED
 
@@ -107,10 +108,16 @@ def not_about(left: Standing | None, claims: OperationClaims, order: str) -> Ref
         return Refusal.WRONG_ORDER
     if left is None or left.key != claims.effect:
         return Refusal.NO_SUCH_EFFECT
-    if (left.amount_minor, left.currency) != (claims.amount_minor, claims.currency):
+    if not same_effect(left, claims):
         return Refusal.WRONG_AMOUNT
     said_it = any(said.operator == claims.operator and said.outcome == claims.outcome for said in left.said)
     return Refusal.ALREADY_DECIDED if claims.operation is Operation.RESOLVE and said_it else None
+
+
+def same_effect(left: Standing | None, claims: OperationClaims) -> bool:
+    """Whether `left` is what the operator saw: this effect, with this amount."""
+    seen = (claims.effect, claims.amount_minor, claims.currency)
+    return left is not None and (left.key, left.amount_minor, left.currency) == seen
 
 
 def untimely(claims: OperationClaims, now: datetime) -> Refusal | None:

@@ -18,10 +18,16 @@ from orderflow import contracts
 from orderflow.activities import OrderActivities
 from orderflow.catalogue import BUILT_IN, RESERVED, load_catalogue
 from orderflow.client import data_converter
-from orderflow.domain import approvals, audit, definition, effects, events, money, orders
+from orderflow.domain import approvals, audit, definition, effects, events, money, operations, orders
 from orderflow.domain.approvals import Verdict
 from orderflow.domain.definition import INLINE_ACTIVITIES, Definition
+from orderflow.domain.durations import Duration
 from orderflow.domain.events import OrderEvent
+from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict, Resolution
+from orderflow.domain.orders import Standing
+from orderflow.reconcile.run import ReconcileActivities
+from orderflow.review import ReviewActivities
+from orderflow.signing import operation_on
 from tests.definitions import SHIPPED, load, shipped
 from tests.order_events import ABSENT, accepted
 
@@ -32,19 +38,22 @@ def models(*modules: ModuleType) -> list[type[BaseModel]]:
     return list(dict.fromkeys(value for value in found if issubclass(value, BaseModel) and value.model_fields))
 
 
-MESSAGES: Final = [*models(contracts), Verdict]
+MESSAGES: Final = [*models(contracts), Verdict, OperationVerdict]
 """What crosses Temporal, by itself or as a part."""
 
-EVERY_MODEL: Final = models(contracts, approvals, audit, definition, effects, events, money, orders)
+EVERY_MODEL: Final = models(contracts, approvals, audit, definition, effects, events, money, operations, orders)
 
-ACTIVITIES: Final = OrderActivities(
-    effects=cast(Any, None),
-    providers={},
-    catalogue=load_catalogue([]),
-    verify=cast(Any, None),
-    published=(),
-    worker="test",
-).all()
+_PARTS: Final = cast(
+    Any, {"effects": None, "providers": {}, "catalogue": load_catalogue([]), "verify": None, "worker": "test"}
+)
+
+ACTIVITIES: Final = [
+    *OrderActivities(published=(), **_PARTS).all(),
+    *ReviewActivities(ledger=cast(Any, None), status_of=cast(Any, None), **_PARTS).all(),
+    *ReconcileActivities(
+        ledger=cast(Any, None), providers={}, catalogue=load_catalogue([]), orders=cast(Any, None), worker="test"
+    ).all(),
+]
 """What a worker registers; none of them is called here."""
 
 
@@ -84,8 +93,25 @@ OFFSETS: Final = st.just(UTC) | st.integers(-840, 840).map(lambda minutes: timez
 TIMES: Final = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 30), timezones=OFFSETS)  # noqa: DTZ001 - bounds
 PARTS: Final[dict[Any, st.SearchStrategy[Any]]] = {
     datetime: TIMES,
+    Duration: st.timedeltas(timedelta(seconds=1), timedelta(days=3650)).map(Duration.of),
     OrderEvent: st.builds(
         accepted, id=st.sampled_from(["1", "é", "e\u0301", "😀"]), data__note=st.sampled_from([None, "ü\n", ABSENT])
+    ),
+    OperationClaims: st.builds(
+        operation_on,
+        st.sampled_from(
+            [
+                Standing(step="charge", key="o.charge.do", amount_minor=m, currency=c, error="x")
+                for m, c in ((None, None), (900, "EUR"))
+            ]
+        ),
+        st.just("o"),
+        st.just(Operation.RESOLVE),
+        st.just("carol"),
+        TIMES.map(lambda time: min(time, datetime(9998, 1, 1, tzinfo=UTC))),
+        reason=st.sampled_from(["r", "ü😀"]),
+        outcome=st.sampled_from(Resolution),
+        evidence=st.just("e"),
     ),
     Definition: st.sampled_from([load(SHIPPED), load(shipped({"$.steps[4].deadline": ABSENT}))]),
 }
