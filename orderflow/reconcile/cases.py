@@ -97,7 +97,7 @@ class Cases:
 
     async def _left(self, dossier: Dossier) -> list[EffectRecord]:
         """What may stand of an order, the latest first: in that order it has to be taken back."""
-        records = {record.key: record for record in await self._ledger.effects(dossier.order)} | dossier.adopted
+        records = {record.key: record for record in await self._ledger.effects(dossier.order)} | dossier.learned
         left = [
             record
             for record in records.values()

@@ -36,7 +36,7 @@ class Dossier:
         self.is_known = is_known
         self.items = {item.key: item for item in items}
         self.standing: dict[str, Standing] = {}
-        self.adopted: dict[str, EffectRecord] = {}
+        self.learned: dict[str, EffectRecord] = {}
         self.findings: list[Finding] = []
 
     def open_items(self) -> list[ReviewItem]:
@@ -59,7 +59,8 @@ class Dossier:
         self.findings.append(Finding(what=what, order=self.order, key=key, detail=told))
 
     def tell_of(self, record: EffectRecord) -> None:
-        """Note what the ledger learned about an effect."""
+        """Note what the ledger learned about an effect; in a dry run only this dossier knows it."""
+        self.learned[record.key] = record
         amount = record.amount_minor if record.captured_minor is None else record.captured_minor
         finding = Finding(
             what=_TOLD[record.state],
@@ -69,11 +70,6 @@ class Dossier:
             currency=record.currency,
         )
         self.findings.append(finding)
-
-    def adopt(self, record: EffectRecord) -> None:
-        """Note an effect that the ledger did not know: in a dry run it still does not."""
-        self.adopted[record.key] = record
-        self.tell_of(record)
 
     def leave(self, left: Standing) -> None:
         """Put an effect before people; one that is there already stays as it is, with what became of it there."""

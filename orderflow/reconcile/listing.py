@@ -75,7 +75,13 @@ async def _is_strange(ledger: Ledger, row: Row) -> bool:
         return True
     if direction is Direction.DO:
         return record.state in _DENIED
-    return record.state in STANDING and await ledger.get(row.listed.key) is None
+    return record.state in STANDING and await _is_forgotten(ledger, row.listed.key)
+
+
+async def _is_forgotten(ledger: Ledger, undo_key: str) -> bool:
+    """Whether nobody is about to write down that this undo was done."""
+    record = await ledger.get(undo_key)
+    return record is None or (record.state is EffectState.PENDING and not await ledger.is_held(undo_key))
 
 
 def _is_check(catalogue: Catalogue, provider: str, operation: str) -> bool:

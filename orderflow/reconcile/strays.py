@@ -63,7 +63,7 @@ class Strays:
             return
         match await self._found(act):
             case Done() as done:
-                dossier.adopt(await self._hand.adopt(act, done))
+                dossier.tell_of(await self._hand.adopt(act, done))
             case Undone() if Direction.DO in listed:
                 adopted = await self._hand.adopt(act, _as_done(listed[Direction.DO].listed))
                 dossier.tell_of(await self._hand.undo(adopted))
