@@ -128,11 +128,11 @@ class ReviewActivities:
         kind = self._kind(record)
         of = recorded_act(record)
         items = [each for each in await self._ledger.reviews_of(item.workflow_id) if each.closed_at is None]
-        others = [_standing(each) for each in items if each.key != item.key]
+        others = [each.standing for each in items if each.key != item.key]
         try:
             await self._effects.undo(undo_act(kind, of), of, self._providers[kind.provider], **attempt.terms())
         except CannotUndo as error:
-            left = _standing(item).model_copy(update={"error": error.type, "detail": error.detail})
+            left = item.standing.model_copy(update={"error": error.type, "detail": error.detail})
             await self._ledger.put_in_review(item.workflow_id, item.opened_by, [*others, left])
             return RepairAnswer(error=error.type, detail=error.detail)
         await self._ledger.put_in_review(item.workflow_id, item.opened_by, others)
@@ -172,16 +172,9 @@ def _refusal(
     return refusal or (operations.untimely(claims, verdict.at) if verdict.at else None)
 
 
-def _standing(item: ReviewItem, said: Sequence[OperationRecord] = ()) -> Standing:
+def _standing(item: ReviewItem, said: Sequence[OperationRecord]) -> Standing:
     """The item as what stands, with what people said about it since it was opened."""
-    left = Standing(
-        step=item.step,
-        key=item.key,
-        amount_minor=item.amount_minor,
-        currency=item.currency,
-        error=item.error,
-        detail=item.detail,
-    )
+    left = item.standing
     for each in said:
         if each.outcome is not None and each.accepted_at >= item.opened_at:
             left = left.with_said(Said(operator=each.operator, outcome=each.outcome, jti=each.jti))

@@ -70,14 +70,11 @@ class OrderWorkflow:
         self._doorkeeper = asyncio.create_task(Doorkeeper(self._progress, self._inbox).serve())
         if self._progress.state.stage is not Stage.COMPENSATION_FAILED:
             failure = await self._go_forward()
-            if failure is None:
-                self._progress.change_stage(Stage.COMPLETED)
-            else:
+            if failure is not None:
                 await self._take_back(failure)
         else:
             await self._take_back_what_stands()
-        await self._finish(end(EndRequest(workflow_id=workflow.info().workflow_id, stage=self._progress.state.stage)))
-        await self._until(self._inbox.is_quiet)
+        await self._close()
         self._doorkeeper.cancel()
         return self._end()
 
@@ -240,13 +237,17 @@ class OrderWorkflow:
             if (operation := self._reviewing.next_operation()) is not None:
                 self._progress.change_stage(Stage.COMPENSATING)
                 await self._finish(self._reviewing.carry_out(operation))
-                self._progress.change_stage(self._stage_after_undoing())
-        self._progress.change_stage(self._stage_after_undoing())
+                if self._progress.state.standing:
+                    self._progress.change_stage(Stage.COMPENSATION_FAILED)
 
-    def _stage_after_undoing(self) -> Stage:
-        if self._progress.state.standing:
-            return Stage.COMPENSATION_FAILED
-        return Stage.FAILED_COMPENSATED if self._progress.in_state(StepState.UNDONE) else Stage.FAILED
+    async def _close(self) -> None:
+        """Enter the final stage, which the ledger then knows already; leave nobody without an answer."""
+        stage = Stage.FAILED_COMPENSATED if self._progress.in_state(StepState.UNDONE) else Stage.FAILED
+        if self._progress.state.reason is None:
+            stage = Stage.COMPLETED
+        await self._finish(end(EndRequest(workflow_id=workflow.info().workflow_id, stage=stage)))
+        self._progress.change_stage(stage)
+        await self._until(self._inbox.is_quiet)
 
     async def _wait_or_continue_as_new(self, condition: Callable[[], bool]) -> None:
         """Wait for people, for as long as it takes, in a history that stays bounded."""

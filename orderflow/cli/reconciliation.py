@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orderflow.cli.arguments import AsJson
-from orderflow.cli.output import print_fields, print_json, print_line, print_table
+from orderflow.cli.output import money, print_fields, print_json, print_line, print_table
 from orderflow.contracts import ReconcileReport, ReconcileRequest
 from orderflow.domain.durations import Duration
 from orderflow.domain.errors import InvalidInput
@@ -50,8 +50,6 @@ def _say(progress: str) -> None:
 
 
 def _print_report(report: ReconcileReport) -> None:
-    from orderflow.cli.order_page import money
-
     if report.findings:
         rows = [
             (each.what, each.key or each.order, money(each.amount_minor, each.currency), each.detail)

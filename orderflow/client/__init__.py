@@ -8,10 +8,12 @@ from orderflow.client.orders import (
     StartedOrder,
     decide,
     list_orders,
+    operate,
     start_order,
     view,
 )
 from orderflow.client.placed import placed_event
+from orderflow.client.repairs import repair
 from orderflow.client.search_attributes import ensure_search_attributes
 from orderflow.client.status import (
     OrderClosed,
@@ -22,7 +24,7 @@ from orderflow.client.status import (
     known_status,
     order_status,
 )
-from orderflow.client.temporal_cli import signal_command, start_command
+from orderflow.client.temporal_cli import operate_command, repair_command, signal_command, start_command
 
 __all__ = [
     "NoAnswer",
@@ -41,9 +43,13 @@ __all__ = [
     "ensure_search_attributes",
     "known_status",
     "list_orders",
+    "operate",
+    "operate_command",
     "order_status",
     "placed_event",
     "reachable",
+    "repair",
+    "repair_command",
     "signal_command",
     "start_command",
     "start_order",

@@ -41,6 +41,18 @@ class ReviewItem:
     closed_at: datetime | None
     closed_as: str | None
 
+    @property
+    def standing(self) -> Standing:
+        """The effect as what stands of its order."""
+        return Standing(
+            step=self.step,
+            key=self.key,
+            amount_minor=self.amount_minor,
+            currency=self.currency,
+            error=self.error,
+            detail=self.detail,
+        )
+
 
 @dataclass(frozen=True)
 class OperationRecord:

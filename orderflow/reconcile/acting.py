@@ -41,6 +41,10 @@ class Hand(ABC):
         except KeyError:
             raise UnknownActivity(f"this worker has no provider {name}; install its package") from None
 
+    async def is_absent(self, record: EffectRecord) -> bool:
+        """Whether its provider proves that it never did it."""
+        return isinstance(await self.provider(record.provider).lookup(recorded_act(record)), Absent)
+
     def _undo_of(self, record: EffectRecord) -> tuple[Act, Act]:
         of = recorded_act(record)
         return undo_act(self._kind(record), of), of

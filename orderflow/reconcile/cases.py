@@ -67,6 +67,8 @@ class Cases:
     async def _remembered(self, order: str) -> OrderFate:
         """What the ledger noted of an order that Temporal does not know: its retention may simply be over."""
         stage = await self._ledger.ending(order)
+        if stage in (Fate.TERMINATED, Fate.TIMED_OUT):
+            return OrderFate(Fate(stage))
         if stage not in {*FINAL}:
             return OrderFate(Fate.VANISHED)
         return OrderFate(Fate.COMPLETED if stage == Stage.COMPLETED else Fate.FAILED, stage)
@@ -130,7 +132,12 @@ class Cases:
             dossier.leave(_standing(record, error.type, record.state))
 
     async def _settled(self, dossier: Dossier, record: EffectRecord) -> EffectRecord:
-        """The record after the last look; what its provider has taken back already is taken back in the books too."""
+        """The record after the last look; what its provider has taken back already is taken back in the books too.
+
+        A vanished order may come again and go on, so what it never did is left to it: a tombstone would make it fail.
+        """
+        if dossier.fate is Fate.VANISHED and await self._hand.is_absent(record):
+            return record
         try:
             settled = await self._hand.settle(record)
         except EffectReversed:

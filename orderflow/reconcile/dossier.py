@@ -74,12 +74,12 @@ class Dossier:
     def leave(self, left: Standing) -> None:
         """Put an effect before people; one that is there already stays as it is, with what became of it there."""
         shown = self.open_item(left.key)
-        self.standing[left.key] = left if shown is None or shown.opened_by == "order" else _as_standing(shown)
+        self.standing[left.key] = left if shown is None or shown.opened_by == "order" else shown.standing
 
     def keep(self, key: str) -> None:
         """Leave an effect before people if it is there: nothing new is known of it."""
         if (shown := self.open_item(key)) is not None:
-            self.standing[key] = _as_standing(shown)
+            self.standing[key] = shown.standing
 
     @contextmanager
     def guarding(self, key: str) -> Iterator[None]:
@@ -97,14 +97,3 @@ class Dossier:
         except OrderflowError as error:
             self.tell(What.FAILED, key, f"{error.type}: {error.message}")
             self.keep(key)
-
-
-def _as_standing(item: ReviewItem) -> Standing:
-    return Standing(
-        step=item.step,
-        key=item.key,
-        amount_minor=item.amount_minor,
-        currency=item.currency,
-        error=item.error,
-        detail=item.detail,
-    )
