@@ -78,11 +78,11 @@ class Cases:
         for key in sorted(dossier.standing):
             dossier.tell(What.POSTPONED, key, "the order is open: looked at again when it has ended")
         if stage == Stage.COMPENSATION_FAILED:
-            with dossier.guarding(dossier.order):
+            with dossier.guarding(None):
                 view = await self._orders.view(dossier.order)
-                standing = view.standing if view.stage is Stage.COMPENSATION_FAILED else ()
-                await self._put(dossier, standing, by_order=True)
-        elif dossier.open_items():
+                if view.stage is Stage.COMPENSATION_FAILED:
+                    await self._put(dossier, view.standing, by_order=True)
+        elif {item.opened_by for item in dossier.open_items()} == {"reconcile"}:
             await self._put(dossier, ())
 
     async def _closed(self, dossier: Dossier, fate: OrderFate) -> None:

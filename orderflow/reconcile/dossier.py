@@ -76,14 +76,14 @@ class Dossier:
         shown = self.open_item(left.key)
         self.standing[left.key] = left if shown is None or shown.opened_by == "order" else shown.standing
 
-    def keep(self, key: str) -> None:
+    def keep(self, key: str | None) -> None:
         """Leave an effect before people if it is there: nothing new is known of it."""
-        if (shown := self.open_item(key)) is not None:
+        if key is not None and (shown := self.open_item(key)) is not None:
             self.standing[key] = shown.standing
 
     @contextmanager
-    def guarding(self, key: str) -> Iterator[None]:
-        """Around what is done about one effect: what goes wrong there is told, and stops nothing else.
+    def guarding(self, key: str | None) -> Iterator[None]:
+        """Around what is done about one effect, or all of the order: what goes wrong is told, and stops nothing else.
 
         Raises `LedgerUnavailable` and `ServerUnreachable`: without them nothing can be known of any order.
         """

@@ -1,6 +1,7 @@
 """Providers as a reconciliation asks them: each answer has to come in time, and one that is out is soon left alone."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -8,6 +9,8 @@ from typing import Final, TypeVar
 from orderflow.domain.effects import Act, Found, Listed, Performed, Provider, Unavailable, Unknown
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 SILENCES: Final = 5
 """After so many calls in a row that nobody answered, a provider is not asked again in this run."""
@@ -17,7 +20,7 @@ _LISTS_WITHIN: Final = 6
 
 
 class PatientProvider(Provider):
-    """A provider that is given `within` for each answer. What it does not answer in time is an outage, never a "no".
+    """A provider that is given `within` for each answer. What is late, or an exception, is an outage and never a "no".
 
     It performs nothing: reconciling looks and takes back.
     """
@@ -46,6 +49,9 @@ class PatientProvider(Provider):
                 return await self._inner.list(since)
         except TimeoutError:
             return None
+        except Exception as error:  # noqa: BLE001 - another team's provider may raise anything
+            log.warning("a provider raised %s instead of a list", type(error).__name__)
+            return None
 
     async def aclose(self) -> None:
         """Whoever opened it closes it."""
@@ -57,6 +63,10 @@ class PatientProvider(Provider):
             async with asyncio.timeout(self._within):
                 answer = await ask()
         except TimeoutError:
+            self._silent += 1
+            return late
+        except Exception as error:  # noqa: BLE001 - another team's provider may raise anything
+            log.warning("a provider raised %s instead of an answer", type(error).__name__)
             self._silent += 1
             return late
         self._silent = self._silent + 1 if isinstance(answer, Unavailable) else 0

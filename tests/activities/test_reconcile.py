@@ -2,19 +2,19 @@
 
 import asyncio
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orderflow.contracts import OrderView
-from orderflow.domain.effects import Absent, EffectState, Found
+from orderflow.domain.effects import Absent, Act, EffectState, Found, Listed
 from orderflow.domain.errors import LedgerUnavailable
 from orderflow.domain.operations import Resolution
 from orderflow.domain.orders import Stage, Standing
 from orderflow.domain.reconciliation import Fate
-from orderflow.providers.simulated import SimulatedWorld
+from orderflow.providers.simulated import SimulatedProvider, SimulatedWorld
 from tests.support.ledger import WatchedLedger
 from tests.support.reconciling import Known, Office, Truth, told
 
@@ -186,10 +186,58 @@ async def test_what_the_ledger_denies_goes_to_people_until_it_is_true(office: Of
 
 async def test_keys_of_others_are_counted_and_left_alone(office: Office) -> None:
     """A provider's account may serve somebody else too."""
-    act = office.act(office.order(Fate.OPEN), "charge").model_copy(update={"key": "their-payment-17"})
-    await office.providers["payments"].perform(act)
+    act = office.act(office.order(Fate.OPEN), "charge")
+    for key in ("their-payment-17", "invoice-17.charge.do"):
+        await office.providers["payments"].perform(act.model_copy(update={"key": key}))
     report = await office.reconcile()
-    assert (report.foreign, report.findings) == (1, ())
+    assert (report.foreign, report.findings) == (2, ())
+
+
+async def test_an_item_tells_what_was_tried_until_it_is_closed(office: Office) -> None:
+    """An operator's retry was refused: the next run does not write over that."""
+    order = office.order(Fate.TERMINATED)
+    await office.effect(order, "charge", Truth.DONE, Known.COMMITTED)
+    await office.reconcile()
+    [item] = await office.ledger.reviews_of(order)
+    refused = item.standing.model_copy(update={"error": "CannotUndo", "detail": "closed_account"})
+    await office.ledger.put_in_review(order, "reconcile", [refused])
+    again = await office.reconcile()
+    assert (told(again, order), again.changes) == ([("in_review", "charge")], 0)
+    assert await office.in_review(order) == {"charge": "CannotUndo"}
+
+
+async def test_what_an_open_order_put_before_people_is_its_own(office: Office) -> None:
+    """While it carries out an operation it is in another stage; its item is not taken away meanwhile."""
+    order = office.order(Fate.OPEN, Stage.COMPENSATING)
+    await office.effect(order, "charge", Truth.DONE, Known.REVERSING)
+    key = office.act(order, "charge").key
+    left = Standing(step="charge", key=key, amount_minor=900, currency="EUR", error="CannotUndo")
+    await office.ledger.put_in_review(order, "order", [left])
+    assert (await office.reconcile()).findings == ()
+    assert await office.in_review(order) == {"charge": "CannotUndo"}
+
+
+async def test_a_provider_that_raises_is_out(office: Office) -> None:
+    """The protocol forbids it; one package that does all the same must not end the whole run."""
+    order, other = office.order(Fate.TERMINATED), office.order(Fate.TERMINATED)
+    await office.effect(order, "charge", Truth.DONE, Known.PENDING)
+    await office.effect(other, "reserve_inventory", Truth.DONE, Known.PENDING)
+    report = await office.reconcile(providers={**office.providers, "payments": Raising()})
+    assert (told(report, order), report.unlisted) == ([("postponed", "charge")], ("payments",))
+    assert ("opened", "reserve_inventory") in told(report, other)
+
+
+class Raising(SimulatedProvider):
+    """A provider that breaks the rules of the protocol."""
+
+    def __init__(self) -> None:
+        self.name = "payments"
+
+    async def lookup(self, act: Act) -> Found:
+        raise KeyError("status")
+
+    async def list(self, since: datetime) -> "list[Listed] | None":
+        raise ValueError("no such page")
 
 
 @pytest.mark.parametrize("fault", ["hang", "unavailable", "lost_reply"])
