@@ -144,6 +144,47 @@ async def test_items_of_an_order_that_runs_again_are_closed(office: Office) -> N
     assert item.closed_as == "superseded"
 
 
+async def test_items_of_an_order_that_came_again_and_completed_are_closed(office: Office) -> None:
+    """T45: nothing of it is unsettled any more, and nobody has to decide anything."""
+    order = office.order(Fate.VANISHED)
+    await office.effect(order, "charge", Truth.DONE, Known.COMMITTED)
+    await office.reconcile()
+    office.become(order, Fate.COMPLETED, Stage.COMPLETED)
+    await office.ledger.end_order(order, Stage.COMPLETED)
+    assert told(await office.reconcile(), order) == [("closed", "charge")]
+    assert await office.in_review(order) == {}
+
+
+async def test_what_was_taken_back_is_taken_back_in_the_books_too(office: Office) -> None:
+    """Also of an order that nobody undoes anything of, and where no list tells of it: its provider is asked."""
+    order = office.order(Fate.TERMINATED)
+    await office.effect(order, "charge", Truth.UNDONE, Known.PENDING)
+    before = office.acts(order, "charge", undone=True)
+    report = await office.reconcile(providers={**office.providers, "payments": Silent(office.world, "payments")})
+    assert (told(report, order), report.unlisted) == ([("undone", "charge")], ("payments",))
+    assert (await office.state(order, "charge"), await office.in_review(order)) == (EffectState.REVERSED, {})
+    assert office.acts(order, "charge", undone=True) == before
+
+
+class Silent(SimulatedProvider):
+    """A provider that cannot say what it did."""
+
+    async def list(self, since: datetime) -> "list[Listed] | None":
+        return None
+
+
+async def test_another_amount_than_was_asked_for_stands_all_the_same(office: Office) -> None:
+    """M03: the ledger learns what was really taken, and a person decides."""
+    order = office.order(Fate.TERMINATED)
+    act = office.act(order, "charge")
+    await office.providers["payments"].perform(act.model_copy(update={"amount_minor": 800}))
+    await office.make_known(order, "charge", Known.PENDING)
+    assert told(await office.reconcile(), order) == [("opened", "charge"), ("adopted", "charge")]
+    record = await office.ledger.get(act.key)
+    assert record is not None
+    assert (record.state, record.captured_minor) == (EffectState.COMMITTED, 800)
+
+
 async def test_the_queue_gets_what_an_open_order_waits_for(office: Office) -> None:
     """As after a restore: the order's own word is taken, and operations on it go to its door."""
     order = office.order(Fate.OPEN, Stage.COMPENSATION_FAILED)
@@ -163,6 +204,7 @@ async def test_what_people_decided_is_not_brought_up_again(office: Office) -> No
     """Kept means kept, for what stands and for what the ledger never knew."""
     known, unknown = office.order(Fate.TERMINATED), office.order(Fate.VANISHED)
     await office.effect(known, "charge", Truth.DONE, Known.COMMITTED)
+    await office.effect(known, "reserve_inventory", Truth.DONE, Known.COMMITTED)
     await office.effect(unknown, "charge", Truth.DONE, Known.NOTHING)
     await office.reconcile()
     assert await office.in_review(unknown) == {"charge": "unknown_to_the_ledger"}
@@ -170,7 +212,7 @@ async def test_what_people_decided_is_not_brought_up_again(office: Office) -> No
         key, undo_key = office.act(order, "charge").key, office.undo(order, "charge").key
         await office.ledger.resolve(key, undo_key, Resolution.KEPT)
     report = await office.reconcile()
-    assert (report.changes, report.findings) == (0, ())
+    assert (report.changes, told(report, known), told(report, unknown)) == (0, [("in_review", "reserve_inventory")], [])
 
 
 async def test_what_the_ledger_denies_goes_to_people_until_it_is_true(office: Office) -> None:
@@ -219,7 +261,7 @@ async def test_what_an_open_order_put_before_people_is_its_own(office: Office) -
 
 async def test_a_provider_that_raises_is_out(office: Office) -> None:
     """The protocol forbids it; one package that does all the same must not end the whole run."""
-    order, other = office.order(Fate.TERMINATED), office.order(Fate.TERMINATED)
+    order, other = office.order(Fate.VANISHED), office.order(Fate.TERMINATED)
     await office.effect(order, "charge", Truth.DONE, Known.PENDING)
     await office.effect(other, "reserve_inventory", Truth.DONE, Known.PENDING)
     report = await office.reconcile(providers={**office.providers, "payments": Raising()})
@@ -286,15 +328,16 @@ async def test_what_a_provider_does_not_know_for_a_day_goes_to_people(office: Of
     assert (told(again, order), again.changes) == ([("in_review", "charge")], 0)
 
 
-async def test_without_the_ledger_the_attempt_ends(office: Office) -> None:
+@pytest.mark.parametrize("method", ["reviews_of", "claim"])
+async def test_without_the_ledger_the_attempt_ends(office: Office, method: str) -> None:
     """Nothing can be known of any order then: Temporal tries again, from the start."""
 
     async def fails() -> None:
         raise LedgerUnavailable("gone")
 
     watched = WatchedLedger(office.ledger)
-    watched.before["reviews_of"] = fails
-    await office.effect(office.order(Fate.TERMINATED), "charge", Truth.DONE, Known.COMMITTED)
+    watched.before[method] = fails
+    await office.effect(office.order(Fate.TERMINATED), "charge", Truth.DONE, Known.PENDING)
     with pytest.raises(LedgerUnavailable):
         await office.reconcile(ledger=watched)
 

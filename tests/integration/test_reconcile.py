@@ -20,11 +20,13 @@ from temporalio.client import (
 )
 
 from orderflow.client import NoAnswer, connect, ensure_search_attributes
+from orderflow.client.fates import TemporalOrders
 from orderflow.client.reconciliations import RECONCILE_ID, ReconcileFailed, reconcile
-from orderflow.contracts import RECONCILE_WORKFLOW_TYPE, ReconcileReport, ReconcileRequest
+from orderflow.contracts import RECONCILE_WORKFLOW_TYPE, WORKFLOW_TYPE, ReconcileReport, ReconcileRequest
 from orderflow.domain.durations import Duration
 from orderflow.domain.effects import EffectState
 from orderflow.domain.orders import Stage
+from orderflow.domain.reconciliation import Fate
 from tests.support.invariants import check_books
 from tests.support.observing import eventually
 from tests.support.postgres import LEDGER, Postgres
@@ -204,6 +206,17 @@ async def a_server(folder: Path) -> AsyncIterator[Client]:
         client = await connect(address=server.address, namespace="default", use_profile=False)
         await ensure_search_attributes(client)
         yield client
+
+
+async def test_a_second_run_that_never_was_this_order_says_nothing_of_it(shop: Shop) -> None:
+    """Whoever can start workflows could have a completed order refunded by a start that fails under its id."""
+    order = await completed(shop)
+    again = await shop.client.start_workflow(WORKFLOW_TYPE, "nonsense", id=order.id, task_queue=shop.task_queue)
+    with pytest.raises(WorkflowFailureError):
+        await again.result()
+    assert (await TemporalOrders(shop.client).fate(order.id)).fate is Fate.VANISHED
+    await reconciled(shop)
+    assert shop.world.net_charged(order.id) == 900
 
 
 async def test_a_schedule_can_reconcile(shop: Shop) -> None:
