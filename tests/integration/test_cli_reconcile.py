@@ -53,3 +53,18 @@ async def test_a_span_that_is_none_is_2(counter: Counter, since: str) -> None:
     """Before anything is started."""
     ran = await counter("reconcile", "--since", since)
     assert (ran.code, "--since must be" in ran.err) == (2, True)
+
+
+async def test_what_a_terminated_order_left_is_found_and_then_taken_back_by_an_operator(counter: Counter) -> None:
+    """T53: from the termination to the empty queue; the reservation is released once, and nobody asks again."""
+    async with counter.shop.worker():
+        order = await counter.shop.start()
+        await order.until(Stage.AWAITING_APPROVAL)
+        await order.handle.terminate("a test")
+        assert (await counter("reconcile", "--json")).json["counts"]["opened"] == 1
+        assert (await counter("review", "retry", order.id, "--as", "carol")).code == 0
+        assert counter.shop.world.reserved(order.id) == {}
+        after = (await counter("reconcile", "--json")).json
+        assert (after["changes"], after["findings"]) == (0, [])
+        assert (await counter("review", "list", "--json")).json == []
+    assert [line["outcome"] for line in order.lines() if line["operation"] == "release"] == ["done"]

@@ -154,7 +154,7 @@ async def test_a_ledger_restored_from_an_older_copy_learns_what_it_forgot(
                 await here[order.id].approve()
                 assert (await here[order.id].result()).stage is Stage.COMPLETED
             for order in here.values():
-                await check_books(await order.books())
+                await check_books(await order.books(), {"I-5 in time"})  # a worker left, with what it had in its cache
 
 
 async def rows(shop: Shop, order: Order) -> list[tuple[str, EffectState, int | None, int | None]]:
