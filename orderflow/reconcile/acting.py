@@ -10,11 +10,12 @@ from typing import Final
 from orderflow.acts import recorded_act, undo_act
 from orderflow.attempts import Terms
 from orderflow.catalogue import Catalogue, StepKind
-from orderflow.domain.effects import Absent, Act, Done, EffectState, Provider, Refused, Undone
+from orderflow.domain.effects import Absent, Act, Done, EffectState, Found, Provider, Refused, Undone
 from orderflow.domain.errors import AmountMismatch, EffectBusy, EffectReversed, OutcomeUnknown, UnknownActivity
 from orderflow.domain.orders import Standing
 from orderflow.ledger import EffectRecord
 from orderflow.ledger.effects import EffectStore
+from orderflow.ledger.recall import NO_PROOF, Recall
 from orderflow.ledger.review import Ledger, OpenedBy, ReviewItem
 
 _NOW: Final = timedelta(0)
@@ -43,7 +44,11 @@ class Hand(ABC):
 
     async def is_absent(self, record: EffectRecord) -> bool:
         """Whether its provider proves that it never did it."""
-        return isinstance(await self.provider(record.provider).lookup(recorded_act(record)), Absent)
+        return isinstance(await self.found(recorded_act(record), record.age), Absent)
+
+    async def found(self, act: Act, age: timedelta = _NOW) -> Found:
+        """What its provider knows of an act that was first tried `age` ago; `Unknown` where it cannot say."""
+        return await Recall(act, self.provider(act.provider), age).look() or NO_PROOF
 
     def _undo_of(self, record: EffectRecord) -> tuple[Act, Act]:
         of = recorded_act(record)
@@ -142,7 +147,9 @@ class IdleHand(Hand):
     async def settle(self, record: EffectRecord) -> EffectRecord:
         """See `Hand`."""
         await self._require_free(record)
-        found = await self.provider(record.provider).lookup(recorded_act(record))
+        found = await self.found(recorded_act(record), record.age)
+        if found is NO_PROOF and not await self._may_have_acted(record):
+            found = Absent()
         match found:
             case Done(amount_minor=amount):
                 return replace(record, state=EffectState.COMMITTED, captured_minor=amount)
@@ -195,10 +202,15 @@ class IdleHand(Hand):
         news = [left.key for left in standing if not _is_shown(shown.get(left.key), opened_by, left)]
         return {*news, *(shown.keys() - {left.key for left in standing})}
 
+    async def _may_have_acted(self, record: EffectRecord) -> bool:
+        attempts = await self._ledger.attempts(record.workflow_id)
+        return any(each.may_have_acted for each in attempts if each.key == record.key)
+
     async def _require_free(self, record: EffectRecord) -> None:
         if await self._ledger.is_held(record.key):
             raise EffectBusy(f"{record.key} is in flight elsewhere")
 
 
 def _is_shown(item: ReviewItem | None, opened_by: OpenedBy, left: Standing) -> bool:
-    return item is not None and (item.opened_by, item.error, item.detail) == (opened_by, left.error, left.detail)
+    shown = left.model_copy(update={"said": ()})
+    return item is not None and (item.opened_by, item.standing) == (opened_by, shown)

@@ -9,6 +9,7 @@ from orderflow.client.fates import OrderFate
 from orderflow.contracts import Finding, OrderInput
 from orderflow.domain.effects import STANDING, EffectState
 from orderflow.domain.errors import (
+    AmountMismatch,
     CannotUndo,
     EffectReversed,
     ErrorType,
@@ -94,6 +95,9 @@ class Cases:
         for record in left:
             with dossier.guarding(record.key):
                 await self._reconcile_effect(dossier, record, can_undo=self._can_undo(dossier, placed, record))
+        for item in dossier.open_items():
+            if item.error == ErrorType.AMOUNT_MISMATCH:  # it is over, and not as it should be
+                dossier.keep(item.key)
         if dossier.open_items() or dossier.standing:
             await self._put(dossier, list(dossier.standing.values()))
 
@@ -123,7 +127,7 @@ class Cases:
                 dossier.tell_of(await self._hand.undo(record))
             elif wanted is Due.REVIEW:
                 dossier.leave(_standing(record, dossier.fate, record.state))
-        except (CannotUndo, IntentConflict) as error:
+        except (AmountMismatch, CannotUndo, IntentConflict) as error:
             dossier.leave(_standing(record, error.type, error.detail))
         except OutcomeUnknown as error:
             since = record.updated_at if record.state is EffectState.REVERSING else record.created_at

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from orderflow.catalogue import Catalogue
-from orderflow.domain.effects import STANDING, EffectState, Listed, Provider
+from orderflow.domain.effects import STANDING, EffectState, Listed, Provider, capabilities_of
 from orderflow.domain.events import is_order_id
 from orderflow.domain.intents import Direction, Key, idempotency_key, read_key
 from orderflow.ledger.review import Ledger
@@ -45,10 +45,9 @@ async def ask_providers(providers: Mapping[str, Provider], catalogue: Catalogue,
         if name not in effects:
             continue
         listed = await provider.list(since)
-        if listed is None:
+        if listed is None or not capabilities_of(provider).lists:
             listing.unlisted.append(name)
-            continue
-        for row in listed:
+        for row in listed or ():
             key = read_key(row.key)
             if key is None or not is_order_id(key.workflow_id):
                 listing.foreign += 1

@@ -6,7 +6,18 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from orderflow.domain.effects import Act, Found, Listed, Performed, Provider, Unavailable, Unknown
+from orderflow.domain.effects import (
+    Act,
+    Capabilities,
+    Found,
+    Handle,
+    Listed,
+    Performed,
+    Provider,
+    Unavailable,
+    Unknown,
+    capabilities_of,
+)
 
 T = TypeVar("T")
 
@@ -30,13 +41,18 @@ class PatientProvider(Provider):
         self._within = within.total_seconds()
         self._silent = 0
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the provider itself."""
+        return capabilities_of(self._inner)
+
     async def perform(self, act: Act) -> Performed:
         """Nothing is ever done anew here."""
         return Unavailable()
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         """See `Provider`."""
-        return await self._answered(lambda: self._inner.lookup(act), late=Unavailable())
+        return await self._answered(lambda: self._inner.lookup(act, by), late=Unavailable())
 
     async def undo(self, undo: Act, of: Act) -> Performed:
         """See `Provider`."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from orderflow.acts import forward_act, recorded_act
 from orderflow.catalogue import Catalogue
 from orderflow.contracts import OrderInput, UndoRequest
-from orderflow.domain.effects import Absent, Act, Done, EffectState, Found, Listed, Refused, Undone
+from orderflow.domain.effects import Absent, Act, Done, EffectState, Listed, Refused, Undone
 from orderflow.domain.errors import InvalidInput, OrderflowError, OutcomeUnknown
 from orderflow.domain.events import workflow_id
 from orderflow.domain.intents import Direction, idempotency_key
@@ -113,7 +113,7 @@ class Strays:
         return None
 
     async def _found(self, act: Act) -> Done | Refused | Absent | Undone:
-        found: Found = await self._hand.provider(act.provider).lookup(act)
+        found = await self._hand.found(act)
         if isinstance(found, Done | Refused | Absent | Undone):
             return found
         raise OutcomeUnknown(f"{act.provider} does not say now what became of {act.key}", answer=found.answer)

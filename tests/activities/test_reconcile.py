@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orderflow.contracts import OrderView
-from orderflow.domain.effects import Absent, Act, EffectState, Found, Listed
+from orderflow.domain.effects import Absent, Act, Capabilities, EffectState, Found, Handle, Listed
 from orderflow.domain.errors import LedgerUnavailable
 from orderflow.domain.operations import Resolution
 from orderflow.domain.orders import Stage, Standing
@@ -275,7 +275,11 @@ class Raising(SimulatedProvider):
     def __init__(self) -> None:
         self.name = "payments"
 
-    async def lookup(self, act: Act) -> Found:
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
+
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         raise KeyError("status")
 
     async def list(self, since: datetime) -> "list[Listed] | None":
