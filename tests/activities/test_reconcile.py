@@ -269,6 +269,20 @@ async def test_a_provider_that_raises_is_out(office: Office) -> None:
     assert ("opened", "reserve_inventory") in told(report, other)
 
 
+async def test_a_provider_that_cannot_look_up_proves_nothing(office: Office) -> None:
+    """I07: what may have been done stays unknown, for a person after a day; a dry run knows that too."""
+    mute = office.world.provider("payments", Capabilities(lookup_by=frozenset(), lists=False))
+    providers = {**office.providers, "payments": mute}
+    order = office.order(Fate.TERMINATED)
+    await office.effect(order, "charge", Truth.NEVER, Known.PENDING)
+    for dry_run in (True, False):
+        report = await office.reconcile(providers=providers, dry_run=dry_run)
+        assert (told(report, order), report.unlisted) == ([("postponed", "charge")], ("payments",))
+    tomorrow = await office.reconcile(providers=providers, later=timedelta(hours=25))
+    assert told(tomorrow, order) == [("opened", "charge")]
+    assert [line for line in office.world.log() if line["kind"] == "lookup"] == []
+
+
 class Raising(SimulatedProvider):
     """A provider that breaks the rules of the protocol."""
 
