@@ -17,6 +17,7 @@ from orderflow.contracts import (
     END_ORDER,
     FIND_STANDING,
     OPERATE_ON_EFFECT,
+    RECONCILE,
     SETTLE_EFFECT,
     VERIFY_DECISION,
     VERIFY_OPERATION,
@@ -38,6 +39,7 @@ RESERVED: Final = INLINE_ACTIVITIES | {
     END_ORDER,
     FIND_STANDING,
     OPERATE_ON_EFFECT,
+    RECONCILE,
     SETTLE_EFFECT,
     VERIFY_DECISION,
     VERIFY_OPERATION,
@@ -114,6 +116,10 @@ class Catalogue:
     def kind_for(self, activity: str) -> StepKind:
         """The kind whose forward activity this is; `KeyError` when there is none."""
         return self.kinds[activity]
+
+    def kinds_at(self, provider: str, operation: str) -> tuple[StepKind, ...]:
+        """The kinds of step that `provider` does by `operation`."""
+        return tuple(kind for kind in self.kinds.values() if (kind.provider, kind.operation) == (provider, operation))
 
     def compensation_of(self, activity: str) -> str | None:
         """The name of the activity that undoes `activity`, where there is one; `KeyError` for an unknown one."""

@@ -198,9 +198,13 @@ class EffectBusy(TransientError):
 
 
 class OutcomeUnknown(TransientError):
-    """The provider may or may not have acted: never "failed" (I06)."""
+    """The provider may or may not have acted: never "failed" (I06). `answer` is which kind of answer it gave."""
 
     type = ErrorType.OUTCOME_UNKNOWN
+
+    def __init__(self, message: str, *, retry_after: float | None = None, answer: str = "unknown") -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.answer = answer
 
 
 class ProviderUnavailable(TransientError):

@@ -9,13 +9,16 @@ from orderflow.ledger import EffectRecord
 from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem
 from orderflow.ledger.transactions import Row, Transaction, get, record, time
 
-UNDONE = "undone"
-"""What an item is closed as when the effect was taken back after all."""
-
 
 def end_order(workflow_id: str, stage: str) -> Transaction[None]:
     """Note how an order ended."""
     yield "end_order", {"workflow_id": workflow_id, "stage": stage}
+
+
+def ending(workflow_id: str) -> Transaction[str | None]:
+    """Read how an order ended."""
+    rows = yield "get_ending", {"workflow_id": workflow_id}
+    return rows[0]["stage"] if rows else None
 
 
 def unsettled(after: str, limit: int) -> Transaction[list[EffectRecord]]:
@@ -24,7 +27,9 @@ def unsettled(after: str, limit: int) -> Transaction[list[EffectRecord]]:
     return [record(row) for row in rows]
 
 
-def put_in_review(workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing]) -> Transaction[list[str]]:
+def put_in_review(
+    workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str
+) -> Transaction[list[str]]:
     """Make the order's part of the queue exactly `standing`; gives the keys that changed."""
     changed = []
     for left in standing:
@@ -33,7 +38,7 @@ def put_in_review(workflow_id: str, opened_by: OpenedBy, standing: Sequence[Stan
     items = yield "review_items_of_workflow", {"workflow_id": workflow_id}
     gone = {row["key"] for row in items if row["closed_at"] is None} - {left.key for left in standing}
     for key in sorted(gone):
-        changed += [row["key"] for row in (yield "close_review_item", {"key": key, "closed_as": UNDONE})]
+        changed += [row["key"] for row in (yield "close_review_item", {"key": key, "closed_as": closed_as})]
     return changed
 
 

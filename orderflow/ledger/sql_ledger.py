@@ -19,7 +19,7 @@ from orderflow.ledger import (
     transactions,
 )
 from orderflow.ledger.retention import EndedOrder
-from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem
+from orderflow.ledger.review import UNDONE, OpenedBy, OperationRecord, ReviewItem
 from orderflow.ledger.transactions import Transaction
 
 T = TypeVar("T")
@@ -39,6 +39,10 @@ class SqlLedger(ABC):
     async def get(self, key: str) -> EffectRecord | None:
         """See `EffectLedger.get`."""
         return await self._read(partial(transactions.get, key))
+
+    async def is_held(self, key: str) -> bool:
+        """See `EffectLedger.is_held`."""
+        return await self._read(partial(transactions.is_held, key))
 
     async def claim(
         self, act: Act, *, holder: str, lease: timedelta, claim_by: datetime | None = None
@@ -82,13 +86,21 @@ class SqlLedger(ABC):
         """See `ReviewLedger.end_order`."""
         await self._write(partial(review_transactions.end_order, workflow_id, stage))
 
+    async def ending(self, workflow_id: str) -> str | None:
+        """See `ReviewLedger.ending`."""
+        return await self._read(partial(review_transactions.ending, workflow_id))
+
     async def unsettled(self, after: str, limit: int) -> list[EffectRecord]:
         """See `ReviewLedger.unsettled`."""
         return await self._read(partial(review_transactions.unsettled, after, limit))
 
-    async def put_in_review(self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing]) -> list[str]:
+    async def put_in_review(
+        self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str = UNDONE
+    ) -> list[str]:
         """See `ReviewLedger.put_in_review`."""
-        return await self._write(partial(review_transactions.put_in_review, workflow_id, opened_by, standing))
+        return await self._write(
+            partial(review_transactions.put_in_review, workflow_id, opened_by, standing, closed_as)
+        )
 
     async def review_items(self, *, closed: bool, limit: int) -> list[ReviewItem]:
         """See `ReviewLedger.review_items`."""

@@ -30,6 +30,12 @@ def get(key: str) -> Transaction[EffectRecord | None]:
     return record(rows[0]) if rows else None
 
 
+def is_held(key: str) -> Transaction[bool]:
+    """Read whether an effect is in flight."""
+    rows = yield "get_effect", {"key": key}
+    return bool(rows) and rows[0]["state"] == EffectState.PENDING and rows[0]["lease_left_ms"] > 0
+
+
 def effects(workflow_id: str) -> Transaction[list[EffectRecord]]:
     """Read all effects of one order."""
     rows = yield "effects_of_workflow", {"workflow_id": workflow_id}

@@ -6,6 +6,10 @@ INSERT INTO endings (workflow_id, stage, ended_at) VALUES (:workflow_id, :stage,
 ON CONFLICT (workflow_id) DO UPDATE SET stage = excluded.stage, ended_at = excluded.ended_at
 WHERE endings.stage <> excluded.stage;
 
+-- name: get_ending
+-- How an order ended, as far as anybody noted it.
+SELECT stage FROM endings WHERE workflow_id = :workflow_id;
+
 -- name: unsettled_effects
 -- A page of forward effects that may stand although their order is not known to have completed, in the order of keys.
 -- What people decided to keep is settled.
