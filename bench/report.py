@@ -1,0 +1,139 @@
+"""The results: tables for people, one document for programs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from bench import contention, growth, round_trip, throughput
+from bench.measured import Measured
+from orderflow.cli.output import print_json, print_table
+
+
+def print_report(measured: Measured, *, as_json: bool) -> None:
+    """Print all of it, and how it compares with what is asked of the ledger."""
+    if as_json:
+        print_json({**asdict(measured), "asked": [dict(zip(_ASKED, row, strict=True)) for row in _asked(measured)]})
+        return
+    _print(
+        "One effect through the ledger against the activity round trip that it rides on (CPU)", _COST, _costs(measured)
+    )
+    _print("Durable effects a second", _RATE, _rates(measured))
+    _print(
+        f"{contention.PROCESSES} processes that want the same {contention.EFFECTS} effects", _SAME, _contended(measured)
+    )
+    _print(
+        f"One claim and settle on PostgreSQL, beside {growth.FEW:,} and {measured.plans.rows:,} effects"
+        f" ({measured.plans.megabytes:,.0f} MB, filled in {measured.plans.fill_seconds:.0f} s)",
+        _GROWN,
+        _grown(measured),
+    )
+    _print(f"How PostgreSQL runs each statement beside {measured.plans.rows:,} effects", _PLAN, _plans(measured))
+    _print("What is asked", _ASKED, _asked(measured))
+
+
+_COST = (
+    "ledger on",
+    "round trip: worker",
+    "Temporal",
+    "ledger adds: worker",
+    "95 %",
+    "alone",
+    "database",
+    "of worker",
+    "95 %",
+    "of all",
+)
+_RATE = ("ledger on", "at once", "a second", "slowest block", "one fsync")
+_SAME = ("ledger on", "seconds", "provider calls", "effects", "errors")
+_GROWN = ("COMMIT", "few rows", "many rows", "ratio", "blocks")
+_PLAN = ("statement", "plan")
+_ASKED = ("what", "ledger on", "asked", "measured", "met")
+
+
+def _costs(measured: Measured) -> list[tuple[str, ...]]:
+    return [
+        (
+            cost.database,
+            _ms(cost.worker),
+            _ms(cost.temporal),
+            _ms(cost.in_worker),
+            f"{cost.in_worker_low:.2f} to {cost.in_worker_high:.2f}",
+            _ms(cost.alone),
+            _ms(cost.in_database),
+            _percent(cost.share_of_worker[0]),
+            f"{100 * cost.share_of_worker[1]:.1f} to {100 * cost.share_of_worker[2]:.1f}",
+            _percent(cost.share),
+        )
+        for cost in measured.costs
+    ]
+
+
+def _rates(measured: Measured) -> list[tuple[str, ...]]:
+    return [
+        (rate.database, str(rate.at_once), f"{rate.a_second:,.0f}", f"{rate.slowest:,.0f}", _ms(rate.sync))
+        for rate in measured.throughput
+    ]
+
+
+def _contended(measured: Measured) -> list[tuple[str, ...]]:
+    return [
+        (one.database, f"{one.seconds:.1f}", str(one.calls), str(one.effects), str(one.errors))
+        for one in measured.contention
+    ]
+
+
+def _grown(measured: Measured) -> list[tuple[str, ...]]:
+    return [
+        (
+            "waits for the disk" if grown.waiting else "does not wait",
+            _ms(grown.few),
+            _ms(grown.many),
+            f"{grown.ratio:.2f}",
+            f"{grown.ratio_low:.2f} to {grown.ratio_high:.2f}",
+        )
+        for grown in measured.growth
+    ]
+
+
+def _plans(measured: Measured) -> list[tuple[str, ...]]:
+    return [
+        (name if not number else "", line)
+        for name, plan in measured.plans.statements.items()
+        for number, line in enumerate(plan.splitlines())
+    ]
+
+
+def _asked(measured: Measured) -> list[tuple[str, ...]]:
+    """Every target of the ledger, and what came of it in this run."""
+    asked: list[tuple[str, str, str, str, bool]] = []
+    for cost in measured.costs:
+        most = round_trip.AT_MOST[cost.database]
+        asked.append(
+            ("share of the round trip", cost.database, f"<= {_percent(most)}", _percent(cost.share), cost.share <= most)
+        )
+    for rate in measured.throughput:
+        if rate.at_once == throughput.AT_ONCE:
+            least = throughput.AT_LEAST
+            got = f"{rate.a_second:,.0f}"
+            asked.append(("effects a second", rate.database, f">= {least:,}", got, rate.a_second >= least))
+    for one in measured.contention:
+        right = (one.calls, one.effects, one.errors) == (contention.EFFECTS, contention.EFFECTS, 0)
+        got = f"{one.calls} calls, {one.effects} effects, {one.errors} errors"
+        asked.append(("each effect once", one.database, f"{contention.EFFECTS} and no error", got, right))
+    worst = max(grown.ratio for grown in measured.growth)
+    asked.append(("growth", "PostgreSQL", f"<= {growth.AT_MOST}", f"{worst:.2f}", worst <= growth.AT_MOST))
+    scans = measured.plans.scans
+    asked.append(("whole-table reads", "PostgreSQL", "none", ", ".join(scans) or "none", not scans))
+    return [(what, where, target, got, "yes" if met else "NO") for what, where, target, got, met in asked]
+
+
+def _print(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print(f"\n{title}\n")
+    print_table(headers, rows)
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{milliseconds:.2f} ms"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
