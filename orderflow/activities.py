@@ -158,7 +158,7 @@ class OrderActivities:
     async def settle_effect(self, request: SettleRequest) -> SettleResult:
         """Take the last look at a step whose attempts are used up: adopt what was done, or make sure it never is."""
         step, attempt = request.step, Attempt.current(self._worker)
-        _require_own_order(step)
+        require_own_order(step.workflow_id)
         kind = self._kind(step.activity)
         if not kind.effect:
             return SettleResult()
@@ -176,7 +176,7 @@ class OrderActivities:
 
     def _forward(self, kind: StepKind) -> Activity:
         async def do(request: StepRequest) -> StepResult:
-            _require_own_order(request)
+            require_own_order(request.workflow_id)
             async with heartbeats():
                 return await (self._perform(kind, request) if kind.effect else self._check(kind, request))
 
@@ -184,7 +184,7 @@ class OrderActivities:
 
     def _backward(self, kind: StepKind) -> Sequence[Activity]:
         async def undo(request: UndoRequest) -> UndoResult:
-            _require_own_order(request)
+            require_own_order(request.workflow_id)
             async with heartbeats():
                 return await self._undo(kind, request)
 
@@ -261,8 +261,8 @@ def _result(record: EffectRecord, now: datetime) -> StepResult:
     return StepResult(reference=record.reference or record.key, done_at=now, amount_minor=record.captured_minor)
 
 
-def _require_own_order(request: StepRequest | UndoRequest) -> None:
+def require_own_order(order: str) -> None:
     """An activity acts for the order that scheduled it, whoever else can reach the task queue."""
     info = activity.info()
-    if info.workflow_id != request.workflow_id or info.workflow_type != WORKFLOW_TYPE:
-        raise InvalidInput(f"{info.activity_type} acts for the order that scheduled it, not for {request.workflow_id}")
+    if info.workflow_id != order or info.workflow_type != WORKFLOW_TYPE:
+        raise InvalidInput(f"{info.activity_type} acts for the order that scheduled it, not for {order}")

@@ -5,6 +5,7 @@ from orderflow.contracts import StepRequest, UndoRequest
 from orderflow.domain.effects import Act
 from orderflow.domain.intents import Direction, digest, idempotency_key
 from orderflow.domain.strict_json import JsonValue
+from orderflow.ledger import EffectRecord
 
 
 def forward_act(kind: StepKind, request: StepRequest | UndoRequest) -> Act:
@@ -21,6 +22,21 @@ def forward_act(kind: StepKind, request: StepRequest | UndoRequest) -> Act:
         intent_digest=digest(intent),
         amount_minor=amount.amount_minor if amount else None,
         currency=amount.currency if amount else None,
+    )
+
+
+def recorded_act(record: EffectRecord) -> Act:
+    """The act that the ledger remembers; of its intent only the digest is known, which is what makes it the same."""
+    return Act(
+        key=record.key,
+        workflow_id=record.workflow_id,
+        step=record.step,
+        provider=record.provider,
+        operation=record.operation,
+        intent={},
+        intent_digest=record.intent_digest,
+        amount_minor=record.amount_minor,
+        currency=record.currency,
     )
 
 

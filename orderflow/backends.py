@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orderflow.domain.errors import InvalidSettings
-from orderflow.ledger import EffectLedger
 from orderflow.ledger.mounts import network_file_system
+from orderflow.ledger.review import Ledger
 from orderflow.ledger.schema import LATEST, require_known
 from orderflow.ledger.sqlite import SqliteLedger, read_schema
 from orderflow.settings import PostgresTarget, Settings, SqliteTarget
@@ -26,7 +26,7 @@ class Schema:
     needed: str = LATEST
 
 
-async def open_ledger(settings: Settings) -> EffectLedger:
+async def open_ledger(settings: Settings) -> Ledger:
     """Open the ledger that the settings name. An SQLite file is made or upgraded; PostgreSQL has to be ready.
 
     Raises:
@@ -42,7 +42,7 @@ async def open_ledger(settings: Settings) -> EffectLedger:
             return await PostgresLedger.open(url, password=password, connections=connections)
 
 
-async def open_existing_ledger(settings: Settings) -> EffectLedger:
+async def open_existing_ledger(settings: Settings) -> Ledger:
     """Open the ledger that the settings name to look at it: an SQLite file is not made, in whatever folder this runs.
 
     Raises as `open_ledger` does.

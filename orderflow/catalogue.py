@@ -11,7 +11,16 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final
 
-from orderflow.contracts import ADMIT_ORDER, FIND_STANDING, SETTLE_EFFECT, VERIFY_DECISION
+from orderflow.contracts import (
+    ADMIT_ORDER,
+    BOOK_REVIEW,
+    END_ORDER,
+    FIND_STANDING,
+    OPERATE_ON_EFFECT,
+    SETTLE_EFFECT,
+    VERIFY_DECISION,
+    VERIFY_OPERATION,
+)
 from orderflow.domain.definition import INLINE_ACTIVITIES
 from orderflow.domain.effects import Provider
 from orderflow.domain.errors import ErrorType, InvalidInput
@@ -23,7 +32,16 @@ from orderflow.domain.strict_json import JsonValue
 STEPS_GROUP: Final = "orderflow.steps"
 PROVIDERS_GROUP: Final = "orderflow.providers"
 
-RESERVED: Final = INLINE_ACTIVITIES | {ADMIT_ORDER, FIND_STANDING, SETTLE_EFFECT, VERIFY_DECISION}
+RESERVED: Final = INLINE_ACTIVITIES | {
+    ADMIT_ORDER,
+    BOOK_REVIEW,
+    END_ORDER,
+    FIND_STANDING,
+    OPERATE_ON_EFFECT,
+    SETTLE_EFFECT,
+    VERIFY_DECISION,
+    VERIFY_OPERATION,
+}
 """Names of activities that every worker has besides the kinds of step."""
 
 ProviderFactory = Callable[[Mapping[str, str]], Provider]

@@ -8,12 +8,15 @@ from orderflow.domain.approvals import ApprovalRequest, Refusal
 from orderflow.domain.audit import SafeEvent
 from orderflow.domain.definition import Definition
 from orderflow.domain.events import OrderEvent
+from orderflow.domain.operations import AcceptedOperation
 from orderflow.domain.orders import Outcome, Reason, Stage, Standing, StepRecord
 
 WORKFLOW_TYPE = "OrderWorkflow"
+REPAIR_WORKFLOW_TYPE = "RepairWorkflow"
 TASK_QUEUE = "orderflow"
 APPROVE_SIGNAL = "approve"
 DECIDE_UPDATE = "decide"
+OPERATE_UPDATE = "operate"
 VIEW_QUERY = "view"
 STAGE_ATTRIBUTE = "OrderStage"
 REASON_ATTRIBUTE = "OrderReason"
@@ -22,6 +25,10 @@ ADMIT_ORDER = "admit_order"
 VERIFY_DECISION = "verify_decision"
 SETTLE_EFFECT = "settle_effect"
 FIND_STANDING = "find_standing"
+VERIFY_OPERATION = "verify_operation"
+BOOK_REVIEW = "book_review"
+END_ORDER = "end_order"
+OPERATE_ON_EFFECT = "operate_on_effect"
 
 
 class _Message(BaseModel):
@@ -117,7 +124,7 @@ class StandingEffects(_Message):
 
 
 class VerifyRequest(_Message):
-    """To `verify_decision`: one compact JWS, at most 4096 characters, and when it arrived (aware workflow time).
+    """To `verify_decision` and `verify_operation`: one compact JWS, at most 4096 characters, and when it arrived.
 
     `at` comes back in the recorded verdict, because `workflow.now()` is not always the same when a history is replayed:
     a workflow task that was prolonged for a local activity is replayed as one with the next.
@@ -127,8 +134,37 @@ class VerifyRequest(_Message):
     at: datetime | None = None
 
 
+class ReviewUpdate(_Message):
+    """To `book_review`: what stands of an order now, for the queue, and the operation that led to it.
+
+    With `resolves`, enough people said so: the operation's effect is ended by its outcome.
+    """
+
+    workflow_id: str
+    standing: tuple[Standing, ...]
+    operation: AcceptedOperation | None = None
+    resolves: bool = False
+
+
+class ReviewBooked(_Message):
+    """From `book_review`: what stands, with the amounts that the ledger knows."""
+
+    standing: tuple[Standing, ...]
+
+
+class EndRequest(_Message):
+    """To `end_order`: how the order ended, for whoever looks after Temporal has forgotten it."""
+
+    workflow_id: str
+    stage: Stage
+
+
+class Acknowledged(_Message):
+    """From an activity that only writes something down."""
+
+
 class DoorAnswer(_Message):
-    """What a decision came to: what `decide` returns, and what `view` lists for signals."""
+    """What a message came to: what `decide` and `operate` return, and what `view` lists for signals."""
 
     accepted: bool
     refusal: Refusal | None = None
@@ -164,6 +200,7 @@ class OrderView(_Message):
     refused_total: int = 0
     cancel_requested: bool = False
     standing: tuple[Standing, ...] = ()
+    operations: tuple[str, ...] = Field(default=(), description="the `jti` of each that was accepted and not begun yet")
     trail: tuple[SafeEvent, ...] = ()
     outcome: Outcome | None = None
 
@@ -191,6 +228,8 @@ class OrderState(BaseModel):
     refusals: list[RefusedMessage] = Field(default_factory=list)
     refused_total: int = 0
     standing: list[Standing] = Field(default_factory=list)
+    operations: list[AcceptedOperation] = Field(default_factory=list, description="accepted, not carried out yet")
+    operated: list[str] = Field(default_factory=list, description="the `jti` of each operation that was accepted")
     notes: list[str] = Field(default_factory=list)
     trail: list[SafeEvent] = Field(default_factory=list)
     cancel_requested: bool = False
@@ -205,3 +244,21 @@ class OrderInput(_Message):
     event: OrderEvent
     definition: Definition
     carried: OrderState | None = None
+
+
+class RepairRequest(_Message):
+    """To the workflow `RepairWorkflow` and its activity: an operation on what an order left that no longer runs."""
+
+    operation: str
+
+
+class RepairAnswer(_Message):
+    """What became of it: `refusal` if it may not be done, else whether the effect is `settled` now, or the `error`.
+
+    Neither: another person has to say the same.
+    """
+
+    refusal: Refusal | None = None
+    settled: bool = False
+    error: str | None = None
+    detail: str | None = None

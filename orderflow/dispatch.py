@@ -21,11 +21,18 @@ with workflow.unsafe.imports_passed_through():
 
     from orderflow.contracts import (
         ADMIT_ORDER,
+        BOOK_REVIEW,
+        END_ORDER,
         FIND_STANDING,
         SETTLE_EFFECT,
         VERIFY_DECISION,
+        VERIFY_OPERATION,
+        Acknowledged,
         Admission,
         AdmissionRequest,
+        EndRequest,
+        ReviewBooked,
+        ReviewUpdate,
         SettleRequest,
         SettleResult,
         StandingEffects,
@@ -39,6 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.domain.approvals import Verdict
     from orderflow.domain.definition import Compensation, Duration, RetryPolicy, Step
     from orderflow.domain.errors import PERMANENT_TYPES, ErrorType
+    from orderflow.domain.operations import OperationVerdict
     from orderflow.domain.orders import Reason
 
 Result = TypeVar("Result", bound=BaseModel)
@@ -56,6 +64,7 @@ _WAITED_OUT: Mapping[str, str] = MappingProxyType(
 
 LOCAL_TIMEOUT = timedelta(seconds=10)
 LOCAL_ATTEMPTS = TemporalRetryPolicy(maximum_attempts=5, initial_interval=timedelta(milliseconds=100))
+ONE_ATTEMPT = TemporalRetryPolicy(maximum_attempts=1)
 
 _REASONS: Mapping[str, Reason] = MappingProxyType(
     {
@@ -116,6 +125,31 @@ async def standing(workflow_id: str) -> tuple[str, ...] | None:
         return None
 
 
+async def verify_operation(request: VerifyRequest) -> OperationVerdict | None:
+    """Who signed an operation, as a recorded verdict; `None` when it could not be checked now."""
+    try:
+        return await _recorded(VERIFY_OPERATION, request, OperationVerdict)
+    except ActivityError:
+        return None
+
+
+async def book(update: ReviewUpdate) -> ReviewBooked:
+    """Have the queue for people say what stands; for as long as it takes, as nothing else is to be done meanwhile."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return await _recorded(BOOK_REVIEW, update, ReviewBooked)
+        except ActivityError:
+            await workflow.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def end(request: EndRequest) -> None:
+    """Have the ledger remember how the order ended. No order waits for that: who reconciles can still ask Temporal."""
+    with suppress(ActivityError):
+        await _recorded(END_ORDER, request, Acknowledged, ONE_ATTEMPT)
+
+
 async def perform(step: Step, request: StepRequest, waiting: Waiting) -> StepResult | Failure:
     """Do a step under its policy. `waiting` is told in a word what it waits for, when no attempt of it can act."""
     return await _when_able(_Call(step.activity, step.id, step, request, StepResult), waiting)
@@ -142,14 +176,16 @@ class _Call(Generic[Result]):
     result_type: type[Result]
 
 
-async def _recorded(name: str, request: BaseModel, result_type: type[Result]) -> Result:
+async def _recorded(
+    name: str, request: BaseModel, result_type: type[Result], attempts: TemporalRetryPolicy = LOCAL_ATTEMPTS
+) -> Result:
     """Run a local activity: one marker in history, no round trip."""
     result: Result = await workflow.execute_local_activity(
         name,
         request,
         result_type=result_type,
         start_to_close_timeout=LOCAL_TIMEOUT,
-        retry_policy=LOCAL_ATTEMPTS,
+        retry_policy=attempts,
     )
     return result
 

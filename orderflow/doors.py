@@ -20,20 +20,29 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.contracts import (
         APPROVE_SIGNAL,
         DECIDE_UPDATE,
+        OPERATE_UPDATE,
         DoorAnswer,
         RefusedMessage,
         VerifyRequest,
     )
-    from orderflow.domain import approvals
+    from orderflow.domain import approvals, operations
     from orderflow.domain.approvals import ApprovalRequest, Claims, Decision, Refusal
     from orderflow.domain.audit import Told
     from orderflow.domain.errors import InvalidJson
+    from orderflow.domain.operations import AcceptedOperation, OperationClaims
     from orderflow.domain.orders import Stage
     from orderflow.domain.strict_json import read_json
     from orderflow.progress import Progress
 
 MAX_MESSAGE_BYTES = 8 * 1024
-_EXPECTED = MappingProxyType({"signal": APPROVE_SIGNAL, "update": DECIDE_UPDATE})
+_MEMBERS = MappingProxyType(
+    {
+        ("signal", APPROVE_SIGNAL): "approval",
+        ("update", DECIDE_UPDATE): "approval",
+        ("update", OPERATE_UPDATE): "operation",
+    }
+)
+"""The one member of what comes in at each door."""
 _NAME_LENGTH = 64
 
 
@@ -92,7 +101,8 @@ class Inbox:
 
 
 def _token(door: str, name: str, inputs: Sequence[RawValue]) -> str | Refusal:
-    if name != _EXPECTED[door]:
+    member = _MEMBERS.get((door, name))
+    if member is None:
         return Refusal.UNKNOWN_MESSAGE
     if len(inputs) != 1:
         return Refusal.MALFORMED
@@ -103,9 +113,9 @@ def _token(door: str, name: str, inputs: Sequence[RawValue]) -> str | Refusal:
         value = read_json(raw, max_depth=2, max_bytes=MAX_MESSAGE_BYTES)
     except InvalidJson:
         return Refusal.MALFORMED
-    if not isinstance(value, dict) or value.keys() != {"approval"}:
+    if not isinstance(value, dict) or value.keys() != {member}:
         return Refusal.MALFORMED
-    token = value["approval"]
+    token = value[member]
     return token if isinstance(token, str) else Refusal.MALFORMED
 
 
@@ -121,7 +131,8 @@ class Doorkeeper:
         """Answer messages for as long as the order runs."""
         while True:
             message = await self._inbox.first()
-            refusal = await self._decide(message.token, message.at)
+            decide = self._operate if message.name == OPERATE_UPDATE else self._decide
+            refusal = await decide(message.token, message.at)
             if refusal is not None:
                 self._progress.refuse(
                     RefusedMessage(at=message.at, door=message.door, name=message.name, reason=refusal)
@@ -168,3 +179,28 @@ class Doorkeeper:
         else:
             self._state.request = request.with_approval(claims, token, at)
         self._progress.tell(Told.DECISION_ACCEPTED, claims.decision, claims.approver)
+
+    async def _operate(self, token: str | Refusal, at: datetime) -> Refusal | None:
+        claims = token if isinstance(token, Refusal) else operations.read_operation(token)
+        if isinstance(claims, Refusal):
+            return claims
+        if (refusal := self._not_about(claims)) is not None:
+            return refusal
+        verdict = await dispatch.verify_operation(VerifyRequest(token=str(token), at=at))
+        if verdict is None:
+            return Refusal.CANNOT_VERIFY
+        refusal = operations.ineligible(claims, verdict) or self._not_about(claims)
+        if refusal is not None or claims.jti in self._state.operated:
+            return refusal  # the same operation once more is accepted and changes nothing
+        if (refusal := operations.untimely(claims, verdict.at or at)) is None:
+            accepted = AcceptedOperation(token=str(token), claims=claims, alone_up_to=verdict.alone_up_to)
+            self._state.operations.append(accepted)
+            self._state.operated.append(claims.jti)
+            self._progress.tell(Told.OPERATION_ACCEPTED, f"{claims.operation} {claims.effect}", claims.operator)
+        return refusal
+
+    def _not_about(self, claims: OperationClaims) -> Refusal | None:
+        if claims.jti in self._state.operated:
+            return None
+        left = [each for each in self._state.standing if each.key == claims.effect]
+        return operations.not_about(left[0] if left else None, claims, workflow.info().workflow_id)

@@ -115,6 +115,7 @@ class Progress:
             refused_total=state.refused_total,
             cancel_requested=state.cancel_requested,
             standing=tuple(state.standing),
+            operations=tuple(operation.claims.jti for operation in state.operations),
             trail=tuple(state.trail),
             outcome=self.outcome() if state.stage in FINAL else None,
         )

@@ -92,6 +92,8 @@ class Settings(BaseSettings):
     """The JWK set of those who may approve."""
     keys_dir: _Folder | None = None
     """Private keys of approvers, for `approve --as`."""
+    resolve_alone_up_to: int = Field(default=10_000, ge=0)
+    """Up to which amount (minor units, any currency) one operator may resolve what stands; above it takes two."""
     definitions_dir: _Folder | None = None
     """Definitions to publish besides the packaged one, `*.json`."""
     task_queue: str = Field(default=TASK_QUEUE, min_length=1, max_length=200)

@@ -1,10 +1,9 @@
-"""Decisions of people as JWS (RFC 7515) with Ed25519 (RFC 9864): an approver's key signs, the registry verifies.
+"""Decisions and operations of people as JWS (RFC 7515) with Ed25519 (RFC 9864): a key signs, the registry verifies.
 
-Who may approve is a JWK set (RFC 7517): each member is an approver's public key with its owner's `name` and `roles`,
-and `"revoked": true` once it must no longer count. `kid` is the key's own thumbprint (RFC 7638).
+Who may is a JWK set (RFC 7517): each member is a person's public key with its owner's `name` and `roles`, and
+`"revoked": true` once it must no longer count. `kid` is the key's own thumbprint (RFC 7638).
 """
 
-import binascii
 import os
 import secrets
 from collections.abc import Iterable
@@ -16,18 +15,30 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
-from joserfc.util import urlsafe_b64decode
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from orderflow.domain.approvals import ApprovalRequest, Claims, Decision, Refusal, Verdict, read_claims
+from orderflow.domain.compact_jws import NotCompactJws, unverified_header
 from orderflow.domain.errors import InvalidInput, InvalidJson, InvalidSettings, Problem
 from orderflow.domain.intents import canonical_json
+from orderflow.domain.operations import (
+    VALID_FOR,
+    Operation,
+    OperationClaims,
+    OperationVerdict,
+    Resolution,
+    read_operation,
+)
+from orderflow.domain.orders import Standing
 from orderflow.domain.problems import problems_in, summary
 from orderflow.domain.steps import Label
 from orderflow.domain.strict_json import read_json
 
 DECISION_TYPE = "orderflow-decision+jws"
 """`typ` of a decision, so that no other kind of signed message can pass for one (RFC 8725, 3.11)."""
+
+OPERATION_TYPE = "orderflow-operation+jws"
+"""`typ` of an operation."""
 
 _ALGORITHM: Literal["Ed25519"] = "Ed25519"
 _ONLY_ED25519 = jws.JWSRegistry(algorithms=[_ALGORITHM])
@@ -57,11 +68,11 @@ class _Strict(BaseModel):
 
 
 class _Header(_Strict):
-    """The whole protected header of a decision. `crit`, `b64`, `jwk` and any other member are refused (RFC 8725)."""
+    """The whole protected header of a token. `crit`, `b64`, `jwk` and any other member are refused (RFC 8725)."""
 
     alg: Literal["Ed25519"]
     kid: str
-    typ: Literal["orderflow-decision+jws"]
+    typ: Literal["orderflow-decision+jws", "orderflow-operation+jws"]
 
 
 class PublicKey(_Strict):
@@ -156,9 +167,10 @@ class ApproverKey:
             "roles": list(self.roles),
         }
 
-    def sign(self, claims: Claims) -> str:
-        """Sign `claims` as a compact JWS."""
-        header = {"alg": _ALGORITHM, "kid": self._key.thumbprint(), "typ": DECISION_TYPE}
+    def sign(self, claims: Claims | OperationClaims) -> str:
+        """Sign a decision or an operation as a compact JWS; its `typ` says which."""
+        typ = DECISION_TYPE if isinstance(claims, Claims) else OPERATION_TYPE
+        header = {"alg": _ALGORITHM, "kid": self._key.thumbprint(), "typ": typ}
         payload = canonical_json(claims.model_dump(mode="json"))
         return jws.serialize_compact(header, payload, self._key, registry=_ONLY_ED25519)
 
@@ -203,17 +215,30 @@ class KeyRegistry:
 
     def verify(self, token: str) -> Verdict:
         """Say whether one of these keys signed `token` as a decision, and whose it is. Nothing that comes in raises."""
-        if isinstance(claims := read_claims(token), Refusal):
-            return Verdict(genuine=False, refusal=claims)
-        if (header := _header(token)) is None:
-            return Verdict(genuine=False, refusal=Refusal.MALFORMED)
-        if (member := self._members.get(header.kid)) is None:
-            return Verdict(genuine=False, refusal=Refusal.UNKNOWN_KEY)
-        if not _signed_by(member, token):
-            return Verdict(genuine=False, refusal=Refusal.BAD_SIGNATURE)
-        if member.revoked:
-            return Verdict(genuine=False, refusal=Refusal.REVOKED_KEY, approver=member.name)
+        claims = read_claims(token)
+        refusal, member = (claims, None) if isinstance(claims, Refusal) else self._signer(token, DECISION_TYPE)
+        if refusal is not None or member is None:
+            return Verdict(genuine=False, refusal=refusal, approver=member.name if member else None)
         return Verdict(genuine=True, approver=member.name, roles=member.roles)
+
+    def verify_operation(self, token: str, alone_up_to: int = 0) -> OperationVerdict:
+        """Say the same of `token` as an operation; `alone_up_to` is passed on. Nothing that comes in raises."""
+        claims = read_operation(token)
+        refusal, member = (claims, None) if isinstance(claims, Refusal) else self._signer(token, OPERATION_TYPE)
+        if refusal is not None or member is None:
+            return OperationVerdict(genuine=False, refusal=refusal, operator=member.name if member else None)
+        return OperationVerdict(genuine=True, operator=member.name, roles=member.roles, alone_up_to=alone_up_to)
+
+    def _signer(self, token: str, typ: str) -> tuple[Refusal | None, PublicKey | None]:
+        """Who signed `token` as a `typ`, or why nobody counts; the owner of a revoked key is named."""
+        header = _header(token)
+        if header is None or header.typ != typ:
+            return Refusal.MALFORMED, None
+        if (member := self._members.get(header.kid)) is None:
+            return Refusal.UNKNOWN_KEY, None
+        if not _signed_by(member, token):
+            return Refusal.BAD_SIGNATURE, None
+        return (Refusal.REVOKED_KEY if member.revoked else None), member
 
 
 def decision_for(request: ApprovalRequest, decision: Decision, approver: str, now: datetime) -> Claims:
@@ -232,6 +257,37 @@ def decision_for(request: ApprovalRequest, decision: Decision, approver: str, no
     )
 
 
+def operation_on(
+    left: Standing,
+    order: str,
+    operation: Operation,
+    operator: str,
+    now: datetime,
+    *,
+    reason: str,
+    outcome: Resolution | None = None,
+    evidence: str | None = None,
+) -> OperationClaims:
+    """What `operator` has to sign to operate on exactly this effect of `order`, at `now` (aware).
+
+    Raises `ValidationError` for a reason or evidence that is empty or too long, and for a resolution without either.
+    """
+    return OperationClaims(
+        workflow_id=order,
+        effect=left.key,
+        operation=operation,
+        outcome=outcome,
+        amount_minor=left.amount_minor,
+        currency=left.currency,
+        reason=reason,
+        evidence=evidence,
+        operator=operator,
+        iat=int(now.timestamp()),
+        expires_at=int((now + VALID_FOR).timestamp()),
+        jti=secrets.token_urlsafe(18),
+    )
+
+
 def _private_half(member: _PrivateKey) -> OKPKey | None:
     try:
         key = OKPKey.import_key({"kty": "OKP", "crv": "Ed25519", "x": member.x, "d": member.d})
@@ -242,8 +298,8 @@ def _private_half(member: _PrivateKey) -> OKPKey | None:
 
 def _header(token: str) -> _Header | None:
     try:
-        return _Header.model_validate(read_json(urlsafe_b64decode(token.partition(".")[0].encode())))
-    except (InvalidJson, ValidationError, binascii.Error):
+        return _Header.model_validate(unverified_header(token))
+    except (NotCompactJws, ValidationError):
         return None
 
 

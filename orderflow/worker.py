@@ -6,27 +6,30 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from orderflow.activities import OrderActivities
+from orderflow.activities import Activity, OrderActivities
 from orderflow.approvers import approver_registry
 from orderflow.backends import doubts, open_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
-from orderflow.client import address_of, connect, ensure_search_attributes
+from orderflow.client import address_of, connect, ensure_search_attributes, known_status
 from orderflow.definitions import load_published
 from orderflow.domain.effects import Provider
 from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
-from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
+from orderflow.ledger.review import Ledger
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
+from orderflow.repairing import RepairWorkflow
+from orderflow.review import ReviewActivities
 from orderflow.settings import Settings, is_loopback, load_settings, provider_settings
 from orderflow.telemetry import configure_logging
 from orderflow.workflows import OrderWorkflow
@@ -47,19 +50,19 @@ FAIL_OVER_WITHIN = timedelta(seconds=5)
 
 def make_worker(
     client: Client,
-    activities: OrderActivities,
+    activities: Sequence[Activity],
     *,
     task_queue: str,
     max_cached_workflows: int = 1000,
     max_concurrent_activities: int = 100,
     graceful_shutdown: timedelta = timedelta(seconds=60),
 ) -> Worker:
-    """A worker for orders; the same one in production and in tests. Workflow code stays in the sandbox (T36)."""
+    """A worker; the same one in production and in tests. Workflow code stays in the sandbox (T36)."""
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[OrderWorkflow],
-        activities=activities.all(),
+        workflows=[OrderWorkflow, RepairWorkflow],
+        activities=activities,
         max_cached_workflows=max_cached_workflows,
         max_concurrent_activities=max_concurrent_activities,
         graceful_shutdown_timeout=graceful_shutdown,
@@ -134,7 +137,7 @@ async def unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) 
 
 
 @asynccontextmanager
-async def _open_activities(settings: Settings, client: Client, say: Say) -> AsyncIterator[OrderActivities]:
+async def _open_activities(settings: Settings, client: Client, say: Say) -> AsyncIterator[list[Activity]]:
     catalogue = load_catalogue()
     published = load_published(catalogue, settings.definitions_dir)
     address = address_of(client)
@@ -143,14 +146,25 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
     async with AsyncExitStack() as opened:
         ledger = await open_working_ledger(settings, opened, say)
         providers = await open_providers(settings, catalogue, opened)
-        yield OrderActivities(
-            effects=EffectStore(ledger),
+        effects, worker = EffectStore(ledger), f"{socket.gethostname()}-{os.getpid()}"
+        orders = OrderActivities(
+            effects=effects,
             providers=providers,
             catalogue=catalogue,
             verify=registry.verify,
             published=published.keys(),
-            worker=f"{socket.gethostname()}-{os.getpid()}",
+            worker=worker,
         )
+        review = ReviewActivities(
+            ledger=ledger,
+            effects=effects,
+            providers=providers,
+            catalogue=catalogue,
+            verify=partial(registry.verify_operation, alone_up_to=settings.resolve_alone_up_to),
+            status_of=partial(known_status, client),
+            worker=worker,
+        )
+        yield [*orders.all(), *review.all()]
 
 
 def require_chosen_providers(settings: Settings, address: str) -> None:
@@ -162,7 +176,7 @@ def require_chosen_providers(settings: Settings, address: str) -> None:
         )
 
 
-async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: Say) -> EffectLedger:
+async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: Say) -> Ledger:
     """Open the ledger that the settings name and prove that it can be written; `opened` closes it.
 
     Raises `InvalidSettings` and `LedgerUnavailable` as `open_ledger` does.

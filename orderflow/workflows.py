@@ -22,10 +22,11 @@ with workflow.unsafe.imports_passed_through():
         WORKFLOW_TYPE,
         AdmissionRequest,
         DoorAnswer,
+        EndRequest,
         OrderInput,
         OrderView,
     )
-    from orderflow.dispatch import Failure, admit, read_failure
+    from orderflow.dispatch import Failure, admit, end, read_failure
     from orderflow.domain.approvals import ApprovalRequest, Refusal
     from orderflow.domain.audit import Told
     from orderflow.domain.definition import INLINE_ACTIVITIES, ApprovalPolicy, Step
@@ -33,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.domain.orders import SETTLED, Outcome, Reason, Stage, StepState
     from orderflow.doors import Doorkeeper, Inbox
     from orderflow.progress import Progress, upsert_stage
+    from orderflow.reviewing import Reviewing
     from orderflow.saga import Saga
     from orderflow.stepping import Stepping
 
@@ -54,6 +56,7 @@ class OrderWorkflow:
             self._progress = Progress(self._start)
             self._saga = Saga(self._progress)
             self._stepping = Stepping(self._progress, self._saga)
+            self._reviewing = Reviewing(self._progress, self._saga)
 
     @workflow.run
     async def run(self, *inputs: Any) -> Outcome:
@@ -67,13 +70,11 @@ class OrderWorkflow:
         self._doorkeeper = asyncio.create_task(Doorkeeper(self._progress, self._inbox).serve())
         if self._progress.state.stage is not Stage.COMPENSATION_FAILED:
             failure = await self._go_forward()
-            if failure is None:
-                self._progress.change_stage(Stage.COMPLETED)
-            else:
+            if failure is not None:
                 await self._take_back(failure)
         else:
-            await self._wait_for_an_operator()
-        await self._until(self._inbox.is_quiet)
+            await self._take_back_what_stands()
+        await self._close()
         self._doorkeeper.cancel()
         return self._end()
 
@@ -224,15 +225,29 @@ class OrderWorkflow:
         if not self._saga.is_empty or self._progress.state.standing:
             self._progress.change_stage(Stage.COMPENSATING)
             await self._finish(self._saga.compensate())
+        await self._take_back_what_stands()
+
+    async def _take_back_what_stands(self) -> None:
+        """While something stands that no machine could take back, do what operators sign; then the order ends (T06)."""
         if self._progress.state.standing:
             self._progress.change_stage(Stage.COMPENSATION_FAILED)
-            await self._wait_for_an_operator()
-        undone = self._progress.in_state(StepState.UNDONE)
-        self._progress.change_stage(Stage.FAILED_COMPENSATED if undone else Stage.FAILED)
+            await self._finish(self._reviewing.put_in_queue())
+        while self._progress.state.standing:
+            await self._wait_or_continue_as_new(lambda: bool(self._progress.state.operations))
+            if (operation := self._reviewing.next_operation()) is not None:
+                self._progress.change_stage(Stage.COMPENSATING)
+                await self._finish(self._reviewing.carry_out(operation))
+                if self._progress.state.standing:
+                    self._progress.change_stage(Stage.COMPENSATION_FAILED)
 
-    async def _wait_for_an_operator(self) -> None:
-        """An effect stands that no machine could take back: the order stays open until a person acts (T06)."""
-        await self._wait_or_continue_as_new(lambda: not self._progress.state.standing)
+    async def _close(self) -> None:
+        """Enter the final stage, which the ledger then knows already; leave nobody without an answer."""
+        stage = Stage.FAILED_COMPENSATED if self._progress.in_state(StepState.UNDONE) else Stage.FAILED
+        if self._progress.state.reason is None:
+            stage = Stage.COMPLETED
+        await self._finish(end(EndRequest(workflow_id=workflow.info().workflow_id, stage=stage)))
+        self._progress.change_stage(stage)
+        await self._until(self._inbox.is_quiet)
 
     async def _wait_or_continue_as_new(self, condition: Callable[[], bool]) -> None:
         """Wait for people, for as long as it takes, in a history that stays bounded."""

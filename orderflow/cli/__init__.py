@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import orderflow
-from orderflow.cli import database, decisions, definitions, doctor, keys, orders, servers, simulator
+from orderflow.cli import database, decisions, definitions, doctor, keys, orders, review, servers, simulator
 from orderflow.cli.exits import ExitCode, report
 
 
@@ -81,6 +81,7 @@ for verb in (
     app.command(verb.__name__.removesuffix("_orders"))(verb)
 app.add_typer(database.app)
 app.add_typer(keys.app)
+app.add_typer(review.app)
 app.add_typer(simulator.app)
 
 

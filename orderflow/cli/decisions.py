@@ -12,7 +12,8 @@ from orderflow.cli.arguments import AsJson, EventId, Order, Source, name_of, ord
 from orderflow.cli.exits import ExitCode, InvalidFile, Refused
 from orderflow.cli.output import print_fields, print_json, print_line, shortened
 from orderflow.contracts import DoorAnswer
-from orderflow.domain.approvals import MAX_TOKEN_LENGTH, Claims, Decision, Refusal, read_claims
+from orderflow.domain.approvals import Claims, Decision, Refusal, read_claims
+from orderflow.domain.compact_jws import MAX_TOKEN_LENGTH
 from orderflow.domain.errors import InvalidInput
 from orderflow.domain.strict_json import read_json
 

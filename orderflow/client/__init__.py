@@ -8,13 +8,23 @@ from orderflow.client.orders import (
     StartedOrder,
     decide,
     list_orders,
+    operate,
     start_order,
     view,
 )
 from orderflow.client.placed import placed_event
+from orderflow.client.repairs import repair
 from orderflow.client.search_attributes import ensure_search_attributes
-from orderflow.client.status import OrderClosed, OrderStatus, PendingActivity, TaskFailure, UnknownOrder, order_status
-from orderflow.client.temporal_cli import signal_command, start_command
+from orderflow.client.status import (
+    OrderClosed,
+    OrderStatus,
+    PendingActivity,
+    TaskFailure,
+    UnknownOrder,
+    known_status,
+    order_status,
+)
+from orderflow.client.temporal_cli import operate_command, repair_command, signal_command, start_command
 
 __all__ = [
     "NoAnswer",
@@ -31,10 +41,15 @@ __all__ = [
     "data_converter",
     "decide",
     "ensure_search_attributes",
+    "known_status",
     "list_orders",
+    "operate",
+    "operate_command",
     "order_status",
     "placed_event",
     "reachable",
+    "repair",
+    "repair_command",
     "signal_command",
     "start_command",
     "start_order",

@@ -28,6 +28,7 @@ from orderflow.client.search_attributes import REASON, STAGE, ensure_search_attr
 from orderflow.client.status import OrderClosed, UnknownOrder, about, order_status
 from orderflow.contracts import (
     DECIDE_UPDATE,
+    OPERATE_UPDATE,
     TASK_QUEUE,
     VIEW_QUERY,
     WORKFLOW_TYPE,
@@ -167,11 +168,20 @@ async def decide(client: Client, order: str, token: str, *, patience: float = 10
         UnknownOrder, OrderClosed: as they say.
         NoAnswer: if no worker answers in `patience` seconds; the decision may still be taken up afterwards.
     """
+    return await _knock(client, order, DECIDE_UPDATE, {"approval": token}, patience)
+
+
+async def operate(client: Client, order: str, token: str, *, patience: float = 10) -> DoorAnswer:
+    """Deliver a signed operation through the update `operate` and give the door's answer. Raises as `decide` does."""
+    return await _knock(client, order, OPERATE_UPDATE, {"operation": token}, patience)
+
+
+async def _knock(client: Client, order: str, door: str, message: dict[str, str], patience: float) -> DoorAnswer:
     handle = client.get_workflow_handle(order)
     try:
         with about(client, order):
             answer: DoorAnswer = await handle.execute_update(
-                DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer, rpc_timeout=timedelta(seconds=patience)
+                door, message, result_type=DoorAnswer, rpc_timeout=timedelta(seconds=patience)
             )
             return answer
     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
@@ -179,7 +189,7 @@ async def decide(client: Client, order: str, token: str, *, patience: float = 10
             raise error.__cause__ from None
         raise await _silence(client, order) from None
     except WorkflowUpdateFailedError as error:
-        raise OrderClosed(f"{order} took no decision: {error.cause}") from None
+        raise OrderClosed(f"{order} did not listen at {door}: {error.cause}") from None
 
 
 async def list_orders(client: Client, *, stage: Stage | None = None, limit: int = 100) -> AsyncIterator[OrderSummary]:

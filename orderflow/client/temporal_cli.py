@@ -5,7 +5,9 @@ import shlex
 
 from orderflow.contracts import (
     APPROVE_SIGNAL,
+    OPERATE_UPDATE,
     REASON_ATTRIBUTE,
+    REPAIR_WORKFLOW_TYPE,
     STAGE_ATTRIBUTE,
     TASK_QUEUE,
     WORKFLOW_TYPE,
@@ -39,6 +41,28 @@ def signal_command(order: str, token: str, *, address: str, namespace: str) -> s
             *("temporal", "workflow", "signal", *_connection(address, namespace)),
             *("--workflow-id", order, "--name", APPROVE_SIGNAL),
             *("--input", json.dumps({"approval": token})),
+        ]
+    )
+
+
+def operate_command(order: str, token: str, *, address: str, namespace: str) -> str:
+    """The `temporal workflow update execute` that delivers the operation `token` to `order`."""
+    return shlex.join(
+        [
+            *("temporal", "workflow", "update", "execute", *_connection(address, namespace)),
+            *("--workflow-id", order, "--name", OPERATE_UPDATE),
+            *("--input", json.dumps({"operation": token})),
+        ]
+    )
+
+
+def repair_command(token: str, *, address: str, namespace: str, task_queue: str = TASK_QUEUE) -> str:
+    """The `temporal workflow execute` that does the operation `token` for an order that no longer runs."""
+    return shlex.join(
+        [
+            *("temporal", "workflow", "execute", *_connection(address, namespace)),
+            *("--type", REPAIR_WORKFLOW_TYPE, "--task-queue", task_queue),
+            *("--input", json.dumps({"operation": token})),
         ]
     )
 

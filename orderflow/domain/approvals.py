@@ -4,29 +4,17 @@ An approval request names exactly one run's step and what will be charged. A dec
 field plus who decides what, and when. This module compares; `orderflow.signing` proves who signed.
 """
 
-import base64
-import binascii
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orderflow.domain.errors import InvalidJson
+from orderflow.domain.compact_jws import LATEST_TIME, MAX_TOKEN_LENGTH, NotCompactJws, unverified_payload
 from orderflow.domain.events import OrderEvent, payload_fingerprint
-from orderflow.domain.strict_json import read_json
-
-MAX_TOKEN_LENGTH = 4096
-"""Characters of a JWS that are looked at, at most; a real decision has about 1000."""
 
 CLOCK_SKEW = timedelta(seconds=60)
 """How far an approver's clock may be ahead of ours."""
-
-LATEST_TIME = 253_402_300_799
-"""The last second of the year 9999 in Unix time: what a `datetime` can hold."""
-
-_COMPACT_JWS = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", re.ASCII)
 
 
 class Decision(StrEnum):
@@ -63,6 +51,9 @@ class Refusal(StrEnum):
     REPLAYED = "replayed"
     CANNOT_VERIFY = "cannot_verify"
     TOO_FEW_APPROVERS = "too_few_approvers"
+    NO_SUCH_EFFECT = "no_such_effect"
+    WRONG_AMOUNT = "wrong_amount"
+    ORDER_IS_OPEN = "order_is_open"
 
 
 class _Model(BaseModel):
@@ -168,16 +159,10 @@ def read_claims(token: object) -> Claims | Refusal:
         return Refusal.MALFORMED
     if len(token) > MAX_TOKEN_LENGTH:
         return Refusal.TOO_LARGE
-    if not _COMPACT_JWS.fullmatch(token):
-        return Refusal.MALFORMED
     try:
-        return Claims.model_validate(read_json(_decoded(token.split(".")[1])))
-    except (InvalidJson, ValidationError, binascii.Error):
+        return Claims.model_validate(unverified_payload(token))
+    except (NotCompactJws, ValidationError):
         return Refusal.MALFORMED
-
-
-def _decoded(part: str) -> bytes:
-    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
 
 
 _MISMATCHES: tuple[tuple[str, Refusal], ...] = (

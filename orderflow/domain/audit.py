@@ -17,6 +17,7 @@ class Told(StrEnum):
     REQUEST_OPENED = "request_opened"
     DECISION_ACCEPTED = "decision_accepted"
     DECISION_REFUSED = "decision_refused"
+    OPERATION_ACCEPTED = "operation_accepted"
     CANCELLATION_RECORDED = "cancellation_recorded"
 
 

@@ -118,8 +118,19 @@ class StepRecord(_Model):
     detail: str | None = None
 
 
+class Said(_Model):
+    """One operator's word on how an effect that stands was settled outside; `jti` is that of the signed operation."""
+
+    operator: str
+    outcome: str
+    jti: str
+
+
 class Standing(_Model):
-    """An effect left standing by a compensation that failed: what a person has to put right (I-4)."""
+    """An effect left standing by a compensation that failed: what a person has to put right (I-4).
+
+    `said` is what operators said so far, where it takes more than one.
+    """
 
     step: str
     key: str
@@ -127,6 +138,12 @@ class Standing(_Model):
     currency: str | None
     error: str
     detail: str | None = None
+    said: tuple[Said, ...] = ()
+
+    def with_said(self, said: Said) -> "Standing":
+        """This effect with one more word on it; a person's latest word is what counts."""
+        others = tuple(other for other in self.said if other.operator != said.operator)
+        return self.model_copy(update={"said": (*others, said)})
 
 
 class Outcome(_Model):

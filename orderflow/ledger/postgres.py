@@ -29,7 +29,7 @@ _WITHIN = 15.0  # seconds for one call, with all its tries
 
 _STATEMENTS = {
     name: re.sub(r":(\w+)", r"%(\1)s", statement)
-    for file in ("sql/effects.sql", "sql/postgres.sql")
+    for file in ("sql/effects.sql", "sql/review.sql", "sql/postgres.sql")
     for name, statement in load_statements(file, POSTGRES).items()
 }
 
@@ -39,7 +39,7 @@ class _Lost(Exception):
 
 
 class PostgresLedger(SqlLedger):
-    """An `EffectLedger` in a PostgreSQL database. At most `connections` transactions run at once, each a short one."""
+    """A `Ledger` in a PostgreSQL database. At most `connections` transactions run at once, each a short one."""
 
     def __init__(self, database: PostgresDatabase, pool: AsyncConnectionPool[Connection]) -> None:
         self._database = database

@@ -1,21 +1,24 @@
-"""The effect ledger over SQL: `EffectLedger` in terms of transactions, which a backend only has to run."""
+"""The ledger over SQL: `Ledger` in terms of transactions, which a backend only has to run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
 from orderflow.domain.effects import Act, Found
 from orderflow.domain.errors import ClaimLost
-from orderflow.ledger import AttemptRecord, Claim, EffectRecord, transactions
+from orderflow.domain.operations import OperationClaims, Resolution
+from orderflow.domain.orders import Standing
+from orderflow.ledger import AttemptRecord, Claim, EffectRecord, review_transactions, transactions
+from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem
 from orderflow.ledger.transactions import Transaction
 
 T = TypeVar("T")
 
 
 class SqlLedger(ABC):
-    """Every method does what `EffectLedger` says. A backend gives `_read`, `_write`, `check` and `aclose`."""
+    """Every method does what the Protocols say. A backend gives `_read`, `_write`, `check` and `aclose`."""
 
     @abstractmethod
     async def _read(self, transaction: Callable[[], Transaction[T]]) -> T:
@@ -66,6 +69,42 @@ class SqlLedger(ABC):
     async def attempts(self, workflow_id: str) -> list[AttemptRecord]:
         """See `EffectLedger.attempts`."""
         return await self._read(partial(transactions.attempts, workflow_id))
+
+    async def end_order(self, workflow_id: str, stage: str) -> None:
+        """See `ReviewLedger.end_order`."""
+        await self._write(partial(review_transactions.end_order, workflow_id, stage))
+
+    async def unsettled(self, after: str, limit: int) -> list[EffectRecord]:
+        """See `ReviewLedger.unsettled`."""
+        return await self._read(partial(review_transactions.unsettled, after, limit))
+
+    async def put_in_review(self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing]) -> list[str]:
+        """See `ReviewLedger.put_in_review`."""
+        return await self._write(partial(review_transactions.put_in_review, workflow_id, opened_by, standing))
+
+    async def review_items(self, *, closed: bool, limit: int) -> list[ReviewItem]:
+        """See `ReviewLedger.review_items`."""
+        return await self._read(partial(review_transactions.review_items, closed, limit))
+
+    async def review_item(self, key: str) -> ReviewItem | None:
+        """See `ReviewLedger.review_item`."""
+        return await self._read(partial(review_transactions.review_item, key))
+
+    async def reviews_of(self, workflow_id: str) -> list[ReviewItem]:
+        """See `ReviewLedger.reviews_of`."""
+        return await self._read(partial(review_transactions.reviews_of, workflow_id))
+
+    async def book_operation(self, claims: OperationClaims, token: str) -> None:
+        """See `ReviewLedger.book_operation`."""
+        await self._write(partial(review_transactions.book_operation, claims, token))
+
+    async def operations(self, key: str) -> list[OperationRecord]:
+        """See `ReviewLedger.operations`."""
+        return await self._read(partial(review_transactions.operations, key))
+
+    async def resolve(self, key: str, undo_key: str, outcome: Resolution) -> EffectRecord | None:
+        """See `ReviewLedger.resolve`."""
+        return await self._write(partial(review_transactions.resolve, key, undo_key, outcome))
 
     @abstractmethod
     async def check(self) -> str:

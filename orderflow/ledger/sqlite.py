@@ -21,7 +21,7 @@ from orderflow.ledger.transactions import Row, Transaction
 
 T = TypeVar("T")
 
-_STATEMENTS = load_statements("sql/effects.sql", SQLITE)
+_STATEMENTS = load_statements("sql/effects.sql", SQLITE) | load_statements("sql/review.sql", SQLITE)
 
 _BUSY_SECONDS = 3.0  # SQLite's own wait for another writer; BEGIN IMMEDIATE makes it apply to all of a transaction
 _TRIES = 4
@@ -54,7 +54,7 @@ class _Outcome:
 
 
 class SqliteLedger(SqlLedger):
-    """An `EffectLedger` in the SQLite file `path`. All SQL runs on one thread of its own, in order.
+    """A `Ledger` in the SQLite file `path`. All SQL runs on one thread of its own, in order.
 
     Group commit: what is asked for while the disk is busy waits, and is then written with one COMMIT, which is one
     fsync for all of it. Each transaction stands in a savepoint of its own, and nobody is told before the COMMIT.

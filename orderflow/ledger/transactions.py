@@ -27,13 +27,13 @@ _READS = 3  # a row that changes between a statement and the look at it is tried
 def get(key: str) -> Transaction[EffectRecord | None]:
     """Read one effect."""
     rows = yield "get_effect", {"key": key}
-    return _record(rows[0]) if rows else None
+    return record(rows[0]) if rows else None
 
 
 def effects(workflow_id: str) -> Transaction[list[EffectRecord]]:
     """Read all effects of one order."""
     rows = yield "effects_of_workflow", {"workflow_id": workflow_id}
-    return [_record(row) for row in rows]
+    return [record(row) for row in rows]
 
 
 def attempts(workflow_id: str) -> Transaction[list[AttemptRecord]]:
@@ -50,7 +50,7 @@ def claim(
     for _ in range(_READS):
         rows = yield "claim_effect", {**_columns(act), "lease_ms": lease // _MILLISECOND, "claim_by_ms": window}
         if rows:
-            claimed = _record(rows[0])
+            claimed = record(rows[0])
             yield "begin_attempt", {"key": claimed.key, "token": claimed.token, "holder": holder}
             return Claim(claimed, holder, fresh=claimed.token == 1)
         found = yield from _read_again(act)
@@ -73,17 +73,17 @@ def settle(held: Claim, answer: Found) -> Transaction[EffectRecord | None]:
     """Write down what came of a claim; `None` when it is lost (the attempt's end is kept all the same)."""
     yield "end_attempt", {**_fence(held), "ended": _ending(answer)}
     rows = yield "settle_effect", {**_fence(held), **_outcome(answer)}
-    return _record(rows[0]) if rows else None
+    return record(rows[0]) if rows else None
 
 
 def void(act: Act, held: Claim | None) -> Transaction[EffectRecord | None]:
     """Write the tombstone; `None` when the claim is lost."""
     if held is None:
         rows = yield "void_unseen", _columns(act)
-        return _record(rows[0]) if rows else (yield from get(act.key))
+        return record(rows[0]) if rows else (yield from get(act.key))
     yield "end_attempt", {**_fence(held), "ended": "absent"}
     rows = yield "settle_effect", {**_fence(held), **_changes(EffectState.VOIDED)}
-    return _record(rows[0]) if rows else None
+    return record(rows[0]) if rows else None
 
 
 def claim_undo(undo: Act, of: Act, *, holder: str, lease: timedelta) -> Transaction[Claim | EffectRecord]:
@@ -114,7 +114,7 @@ def _begin_reversal(of: Act) -> Transaction[EffectRecord | None]:
     for _ in range(_READS):
         rows = yield "void_unseen", _columns(of)
         if rows:
-            return _record(rows[0])
+            return record(rows[0])
         if (yield "begin_reversal", {"key": of.key, "intent_digest": of.intent_digest}):
             return None
         found = yield from _read_again(of)
@@ -130,7 +130,7 @@ def _read_again(act: Act) -> Transaction[EffectRecord | None]:
     rows = yield "get_effect", {"key": act.key}
     if not rows:
         return None
-    found = _record(rows[0])
+    found = record(rows[0])
     if found.intent_digest != act.intent_digest:
         raise IntentConflict(f"{act.key} was used before with another intent")
     if found.state is EffectState.PENDING and rows[0]["lease_left_ms"] > 0:
@@ -196,7 +196,8 @@ def _storable(text: str | None) -> str | None:
     return text and text.replace("\0", "\ufffd")
 
 
-def _record(row: Row) -> EffectRecord:
+def record(row: Row) -> EffectRecord:
+    """Give a row of `effects` as a record."""
     return EffectRecord(
         key=row["key"],
         workflow_id=row["workflow_id"],
@@ -213,9 +214,9 @@ def _record(row: Row) -> EffectRecord:
         refunded_minor=row["refunded_minor"],
         decline_code=row["decline_code"],
         result_json=row["result_json"],
-        created_at=_time(row["created_at"]),
-        updated_at=_time(row["updated_at"]),
-        settled_at=None if row["settled_at"] is None else _time(row["settled_at"]),
+        created_at=time(row["created_at"]),
+        updated_at=time(row["updated_at"]),
+        settled_at=None if row["settled_at"] is None else time(row["settled_at"]),
     )
 
 
@@ -224,11 +225,12 @@ def _attempt(row: Row) -> AttemptRecord:
         key=row["key"],
         token=row["token"],
         holder=row["holder"],
-        started_at=_time(row["started_at"]),
-        ended_at=None if row["ended_at"] is None else _time(row["ended_at"]),
+        started_at=time(row["started_at"]),
+        ended_at=None if row["ended_at"] is None else time(row["ended_at"]),
         ended=row["ended"],
     )
 
 
-def _time(milliseconds: int) -> datetime:
+def time(milliseconds: int) -> datetime:
+    """Give a time of the ledger as an aware one."""
     return _EPOCH + milliseconds * _MILLISECOND

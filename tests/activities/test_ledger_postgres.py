@@ -17,6 +17,7 @@ from orderflow.domain.effects import EffectState
 from orderflow.domain.errors import EffectBusy, InvalidSettings, LedgerUnavailable
 from orderflow.ledger import Claim, EffectRecord, postgres
 from orderflow.ledger.postgres import PostgresLedger
+from orderflow.ledger.schema import LATEST
 from orderflow.ledger.transactions import Transaction, claim
 from tests.support.bank import Bank, Told
 from tests.support.ledger import CHARGE, LONG, NO_TIME, charge, perform
@@ -323,7 +324,7 @@ async def test_the_check_says_what_and_where(server: Postgres, ledger: PostgresL
     """One line for `doctor`."""
     line = await ledger.check()
     assert line.startswith("PostgreSQL database ledger at ")
-    assert line.endswith("schema 0001")
+    assert line.endswith(f"schema {LATEST}")
     assert "\n" not in line
 
 

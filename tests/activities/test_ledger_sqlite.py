@@ -149,7 +149,7 @@ def make_newer(path: Path) -> None:
         (make_other_format, "no SQLite database; name another file"),
         (make_parent_a_file, "name a file in a folder of yours"),
         (make_other_database, "tables of something else; name another file"),
-        (make_newer, "this orderflow knows 0001; run the newer one"),
+        (make_newer, f"this orderflow knows {LATEST}; run the newer one"),
     ],
 )
 async def test_a_path_that_cannot_hold_a_ledger_is_refused_with_advice(

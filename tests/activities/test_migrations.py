@@ -182,15 +182,18 @@ async def test_an_older_sqlite_ledger_is_upgraded_when_it_is_opened(
     await (await sqlite.SqliteLedger.open(path)).aclose()
     known: Callable[..., list[str]] = schema.statements
     second = ["ALTER TABLE effects ADD COLUMN note TEXT", "no SQL"]
-    monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002"))
-    monkeypatch.setattr(sqlite, "REVISIONS", ("0001", "0002"))
-    monkeypatch.setattr(sqlite, "statements", lambda name, dialect: second if name == "0002" else known(name, dialect))
+    following = f"{int(LATEST) + 1:04}"
+    for module in (schema, sqlite):
+        monkeypatch.setattr(module, "REVISIONS", (*REVISIONS, following))
+    monkeypatch.setattr(
+        sqlite, "statements", lambda name, dialect: second if name == following else known(name, dialect)
+    )
     with pytest.raises(Exception, match="syntax error"):
         await sqlite.SqliteLedger.open(path)
-    assert (sqlite.read_schema(path), "note" in str(_tables(path))) == ("0001", False)
+    assert (sqlite.read_schema(path), "note" in str(_tables(path))) == (LATEST, False)
     second.pop()
     await (await sqlite.SqliteLedger.open(path)).aclose()
-    assert (sqlite.read_schema(path), "note" in str(_tables(path))) == ("0002", True)
+    assert (sqlite.read_schema(path), "note" in str(_tables(path))) == (following, True)
 
 
 def test_each_revision_is_an_sql_file_and_an_alembic_step_on_the_one_before() -> None:
@@ -230,12 +233,12 @@ def test_the_verbs_say_what_is_and_what_they_did(
     monkeypatch.setenv("ORDERFLOW_LEDGER_URL", settings.ledger_url)
     none, upgraded, again = (orderflow("db", *verb) for verb in (["current"], ["upgrade"], ["upgrade"]))
     assert (none.code, upgraded.code, again.code) == (0, 0, 0)
-    assert re.search(r"schema +none\nneeded +0001", none.out)
-    assert re.fullmatch(r"(SQLite file|PostgreSQL database) .*: schema none became 0001\n", upgraded.out)
-    assert again.out.endswith(" has schema 0001 already\n")
+    assert re.search(rf"schema +none\nneeded +{LATEST}", none.out)
+    assert re.fullmatch(rf"(SQLite file|PostgreSQL database) .*: schema none became {LATEST}\n", upgraded.out)
+    assert again.out.endswith(f" has schema {LATEST} already\n")
     current, third = orderflow("db", "current", "--json").json, orderflow("db", "upgrade", "--json").json
-    assert current == {"ledger": third["ledger"], "schema": "0001", "needed": "0001", "up_to_date": True}
-    assert (third["from"], third["to"]) == ("0001", "0001")
+    assert current == {"ledger": third["ledger"], "schema": LATEST, "needed": LATEST, "up_to_date": True}
+    assert (third["from"], third["to"]) == (LATEST, LATEST)
 
 
 @pytest.mark.parametrize("verb", ["upgrade", "current"])

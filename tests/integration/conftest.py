@@ -7,9 +7,11 @@ import pytest
 from temporalio.client import Client
 
 from orderflow.client import connect, ensure_search_attributes
+from tests.support.command_line import unconfigure
+from tests.support.counter import Counter
 from tests.support.processes import TemporalCli
 from tests.support.servers import DevServer
-from tests.support.shop import Shop, open_shop, quick
+from tests.support.shop import Shop, check_orders, open_shop, quick
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +40,26 @@ async def shop(client: Client, tmp_path: Path) -> AsyncIterator[Shop]:
 def cli(dev_server: DevServer) -> TemporalCli:
     """Temporal's own command line, at that server."""
     return TemporalCli(dev_server.address)
+
+
+@pytest.fixture
+def counter(shop: Shop, dev_server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter:
+    """A shell whose settings lead to the shop; no worker runs."""
+    unconfigure(tmp_path, monkeypatch)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", dev_server.address)
+    monkeypatch.setenv("ORDERFLOW_TASK_QUEUE", shop.task_queue)
+    monkeypatch.setenv("ORDERFLOW_LEDGER_URL", f"sqlite:///{tmp_path / 'ledger.db'}")
+    monkeypatch.setenv("ORDERFLOW_KEYS_DIR", "keys")
+    for name, key in shop.keys.items():
+        key.save(tmp_path / "keys" / f"{name}.json")
+    dumped = shop.definition.model_dump_json(exclude_defaults=True)
+    (tmp_path / "definition.json").write_text(dumped, encoding="utf-8")
+    return Counter(shop, tmp_path)
+
+
+@pytest.fixture
+async def open_counter(counter: Counter) -> AsyncIterator[Counter]:
+    """The same with a running worker; at the end the books of all orders are checked."""
+    async with counter.shop.worker() as counter.shop.running:
+        yield counter
+        await check_orders(counter.shop)

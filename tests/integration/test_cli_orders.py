@@ -2,13 +2,9 @@
 
 import asyncio
 import json
-import os
-import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,85 +13,14 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from orderflow.contracts import WORKFLOW_TYPE
 from orderflow.domain.orders import Stage
-from tests.support.command_line import Ran, orderflow, run_process, unconfigure
-from tests.support.servers import DevServer, temporal_binary
-from tests.support.shop import Order, Shop, check_orders, order_event
+from tests.support.command_line import Ran, in_a_shell, orderflow, run_process
+from tests.support.counter import Counter
+from tests.support.shop import Order, Shop, check_orders
 
 PATIENCE = 60.0
 
 
 pytestmark = pytest.mark.timeout(60)
-
-
-@dataclass(frozen=True)
-class Counter:
-    """A shop, and a person in front of it with a shell."""
-
-    shop: Shop
-    folder: Path
-
-    async def __call__(self, *arguments: object, stdin: bytes = b"") -> Ran:
-        """Run a command; it must say something for people on failure, and never show a traceback."""
-        ran = await asyncio.to_thread(orderflow, *arguments, stdin=stdin)
-        assert "Traceback" not in ran.err
-        assert (ran.code == 0) or ran.err
-        return ran
-
-    def event(self, **changes: Any) -> Path:
-        """A file with an event of its own; `event_id` and members of `data` can be given."""
-        path = self.folder / f"{uuid.uuid4().hex}.json"
-        path.write_text(order_event(**changes).model_dump_json(exclude_none=True), encoding="utf-8")
-        return path
-
-    async def submit(self, **changes: Any) -> "Order":
-        """Submit an event and give the order in the shop's own terms."""
-        event = order_event(**changes)
-        path = self.folder / f"{uuid.uuid4().hex}.json"
-        path.write_text(event.model_dump_json(exclude_none=True), encoding="utf-8")
-        ran = await self("submit", path, "--direct", "--definition", "definition.json", "--json")
-        assert ran.code == 0, ran
-        handle = self.shop.client.get_workflow_handle(ran.json["order"])
-        order = Order(self.shop, handle, event, self.shop.definition)
-        self.shop.orders.append(order)
-        return order
-
-    async def pending(self, **changes: Any) -> "Order":
-        """An order that waits for its approval."""
-        order = await self.submit(**changes)
-        await order.until(Stage.AWAITING_APPROVAL)
-        return order
-
-    def charges(self, order: Order) -> list[Any]:
-        """What the payment provider really did for an order."""
-        lines = self.shop.world.log()
-        return [
-            line["outcome"]
-            for line in lines
-            if (line.get("workflow_id"), line.get("operation")) == (order.id, "charge")
-        ]
-
-
-@pytest.fixture
-def counter(shop: Shop, dev_server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter:
-    """A shell whose settings lead to the shop; no worker runs."""
-    unconfigure(tmp_path, monkeypatch)
-    monkeypatch.setenv("TEMPORAL_ADDRESS", dev_server.address)
-    monkeypatch.setenv("ORDERFLOW_TASK_QUEUE", shop.task_queue)
-    monkeypatch.setenv("ORDERFLOW_LEDGER_URL", f"sqlite:///{tmp_path / 'ledger.db'}")
-    monkeypatch.setenv("ORDERFLOW_KEYS_DIR", "keys")
-    for name, key in shop.keys.items():
-        key.save(tmp_path / "keys" / f"{name}.json")
-    dumped = shop.definition.model_dump_json(exclude_defaults=True)
-    (tmp_path / "definition.json").write_text(dumped, encoding="utf-8")
-    return Counter(shop, tmp_path)
-
-
-@pytest.fixture
-async def open_counter(counter: Counter) -> AsyncIterator[Counter]:
-    """The same with a running worker; at the end the books of all orders are checked."""
-    async with counter.shop.worker() as counter.shop.running:
-        yield counter
-        await check_orders(counter.shop)
 
 
 async def seen(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
@@ -104,15 +29,6 @@ async def seen(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         while not (found := await look()):  # other processes change what there is to see
             await asyncio.sleep(0.1)
     return found
-
-
-def in_a_shell(command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a person would paste it."""
-    path = os.pathsep.join([str(temporal_binary().parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path}
-    return subprocess.run(
-        command, shell=True, check=True, capture_output=True, text=True, env=environment, timeout=PATIENCE
-    )
 
 
 async def test_an_order_from_its_event_to_its_end(open_counter: Counter) -> None:

@@ -21,7 +21,7 @@ TOGETHER = (37, 5)
 APART = (40, 6)
 """When each of them is a workflow task of its own."""
 
-TRIES = 8
+TRIES = 30
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from temporalio.client import Client
 from orderflow.domain.effects import EffectState
 from orderflow.domain.orders import Stage
 from orderflow.embedded import free_port
+from orderflow.ledger.schema import LATEST
 from tests.support.command_line import run_process
 from tests.support.invariants import check_books
 from tests.support.postgres import GUARDED, PASSWORD, Postgres
@@ -88,7 +89,7 @@ async def test_show_and_doctor_find_the_ledger_of_the_workers(
     found = (await run_process("doctor", "--json", environment=environment)).json
     (ledger,) = [check for check in found["checks"] if check["name"] == "ledger"]
     assert ledger["health"] == "ok"
-    assert "schema 0001" in ledger["says"]
+    assert f"schema {LATEST}" in ledger["says"]
 
 
 async def test_a_worker_refuses_a_database_without_tables_until_it_is_upgraded(

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from orderflow.definitions import packaged_definitions
 from orderflow.domain.approvals import Decision
+from orderflow.domain.operations import Operation, Resolution
 from orderflow.domain.orders import Stage
+from tests.support.operations import operate, queued, signed
 from tests.support.shop import Order, Shop, order_event, order_of, quick
 
 Ending = Callable[[Shop], Awaitable[Order]]
@@ -124,6 +126,17 @@ async def compensation_failed(shop: Shop) -> Order:
     return order
 
 
+async def operated(shop: Shop) -> Order:
+    """The refund is refused twice and left standing: an operator has it tried again, then resolves it."""
+    order = await compensation_failed(shop)
+    for operation, outcome in ((Operation.RETRY, None), (Operation.RESOLVE, Resolution.KEPT)):
+        await order.when(lambda view: view.stage is Stage.COMPENSATION_FAILED and queued(view))
+        await operate(order, await signed(order, operation, outcome=outcome))
+        await order.when(lambda view: not view.operations and view.stage is not Stage.COMPENSATING)
+    await order.until(Stage.FAILED_COMPENSATED)
+    return order
+
+
 ENDINGS: Final[Mapping[str, Ending]] = {
     ending.__name__: ending
     for ending in (
@@ -138,5 +151,6 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         retried,
         reviewed,
         compensation_failed,
+        operated,
     )
 }

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orderflow.cli import app
+from tests.support.servers import temporal_binary
 
 PROGRAM: Final = (sys.executable, "-c", "import sys; sys.argv[0] = 'orderflow'; from orderflow.cli import main; main()")
 """`orderflow`, also where no script of that name is installed; its arguments follow."""
@@ -84,3 +86,12 @@ async def run_process(
         process.kill()
         raise
     return Ran(process.returncode or 0, out.decode(), err.decode())
+
+
+def in_a_shell(command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a person would paste it."""
+    path = os.pathsep.join([str(temporal_binary().parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
+    return subprocess.run(
+        command, shell=True, check=True, capture_output=True, text=True, env=environment, timeout=PATIENCE
+    )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from temporalio.worker import Worker
 from orderflow.activities import OrderActivities
 from orderflow.backends import open_ledger
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
+from orderflow.client import known_status
 from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
 from orderflow.definitions import packaged_definitions
 from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
@@ -27,10 +28,11 @@ from orderflow.domain.definition import Definition, load_definition
 from orderflow.domain.effects import Provider
 from orderflow.domain.events import OrderEvent, workflow_id
 from orderflow.domain.orders import FINAL, Stage
-from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
+from orderflow.ledger.review import Ledger
 from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.providers.simulation.journal import Line
+from orderflow.review import ReviewActivities
 from orderflow.settings import Settings
 from orderflow.signing import ApproverKey, KeyRegistry, decision_for
 from orderflow.worker import make_worker
@@ -47,12 +49,14 @@ ROLES = {
     "alice": ("finance",),
     "bob": ("finance",),
     "carol": ("operator",),
+    "oscar": ("operator",),
     "dana": ("finance",),
     "rita": ("finance",),
     "eve": ("finance",),
 }
 REVOKED = "rita"
 UNREGISTERED = "eve"
+ALONE_UP_TO = 1000
 """Everybody has a key; the set of approvers holds that of `REVOKED` as such, and nothing of `UNREGISTERED`."""
 
 
@@ -122,7 +126,7 @@ class Shop:
 
     client: Client
     world: SimulatedWorld
-    ledger: EffectLedger
+    ledger: Ledger
     catalogue: Catalogue
     definition: Definition
     keys: dict[str, ApproverKey]
@@ -143,7 +147,21 @@ class Shop:
         """A worker of this shop that is not running yet."""
         options.setdefault("graceful_shutdown", timedelta(seconds=5))
         options.setdefault("max_cached_workflows", cached_workflows())
-        return make_worker(self.client, activities or self.activities, task_queue=self.task_queue, **options)
+        every = [*(activities or self.activities).all(), *self.review.all()]
+        return make_worker(self.client, every, task_queue=self.task_queue, **options)
+
+    @cached_property
+    def review(self) -> ReviewActivities:
+        """The activities around the queue for people; one person may resolve up to `ALONE_UP_TO`."""
+        return ReviewActivities(
+            ledger=self.ledger,
+            effects=EffectStore(self.ledger, poll_interval=0.05),
+            providers=self.providers(self.catalogue),
+            catalogue=self.catalogue,
+            verify=partial(self.registry.verify_operation, alone_up_to=ALONE_UP_TO),
+            status_of=partial(known_status, self.client),
+            worker="test",
+        )
 
     def activities_with(
         self,

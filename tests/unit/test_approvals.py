@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orderflow.domain.approvals import (
-    LATEST_TIME,
-    MAX_TOKEN_LENGTH,
     Binding,
     Claims,
     Decision,
@@ -24,6 +22,7 @@ from orderflow.domain.approvals import (
     repeated,
     untimely,
 )
+from orderflow.domain.compact_jws import LATEST_TIME, MAX_TOKEN_LENGTH
 from orderflow.domain.events import payload_fingerprint
 from tests.approval_requests import BOUND, EXPIRES_AT, OPENED_AT, base64url, claims, compact, open_request
 from tests.order_events import accepted

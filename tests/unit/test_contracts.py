@@ -18,10 +18,14 @@ from orderflow import contracts
 from orderflow.activities import OrderActivities
 from orderflow.catalogue import BUILT_IN, RESERVED, load_catalogue
 from orderflow.client import data_converter
-from orderflow.domain import approvals, audit, definition, effects, events, money, orders
+from orderflow.domain import approvals, audit, definition, effects, events, money, operations, orders
 from orderflow.domain.approvals import Verdict
 from orderflow.domain.definition import INLINE_ACTIVITIES, Definition
 from orderflow.domain.events import OrderEvent
+from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict, Resolution
+from orderflow.domain.orders import Standing
+from orderflow.review import ReviewActivities
+from orderflow.signing import operation_on
 from tests.definitions import SHIPPED, load, shipped
 from tests.order_events import ABSENT, accepted
 
@@ -32,19 +36,19 @@ def models(*modules: ModuleType) -> list[type[BaseModel]]:
     return list(dict.fromkeys(value for value in found if issubclass(value, BaseModel) and value.model_fields))
 
 
-MESSAGES: Final = [*models(contracts), Verdict]
+MESSAGES: Final = [*models(contracts), Verdict, OperationVerdict]
 """What crosses Temporal, by itself or as a part."""
 
-EVERY_MODEL: Final = models(contracts, approvals, audit, definition, effects, events, money, orders)
+EVERY_MODEL: Final = models(contracts, approvals, audit, definition, effects, events, money, operations, orders)
 
-ACTIVITIES: Final = OrderActivities(
-    effects=cast(Any, None),
-    providers={},
-    catalogue=load_catalogue([]),
-    verify=cast(Any, None),
-    published=(),
-    worker="test",
-).all()
+_PARTS: Final = cast(
+    Any, {"effects": None, "providers": {}, "catalogue": load_catalogue([]), "verify": None, "worker": "test"}
+)
+
+ACTIVITIES: Final = [
+    *OrderActivities(published=(), **_PARTS).all(),
+    *ReviewActivities(ledger=cast(Any, None), status_of=cast(Any, None), **_PARTS).all(),
+]
 """What a worker registers; none of them is called here."""
 
 
@@ -86,6 +90,22 @@ PARTS: Final[dict[Any, st.SearchStrategy[Any]]] = {
     datetime: TIMES,
     OrderEvent: st.builds(
         accepted, id=st.sampled_from(["1", "é", "e\u0301", "😀"]), data__note=st.sampled_from([None, "ü\n", ABSENT])
+    ),
+    OperationClaims: st.builds(
+        operation_on,
+        st.sampled_from(
+            [
+                Standing(step="charge", key="o.charge.do", amount_minor=m, currency=c, error="x")
+                for m, c in ((None, None), (900, "EUR"))
+            ]
+        ),
+        st.just("o"),
+        st.just(Operation.RESOLVE),
+        st.just("carol"),
+        TIMES.map(lambda time: min(time, datetime(9998, 1, 1, tzinfo=UTC))),
+        reason=st.sampled_from(["r", "ü😀"]),
+        outcome=st.sampled_from(Resolution),
+        evidence=st.just("e"),
     ),
     Definition: st.sampled_from([load(SHIPPED), load(shipped({"$.steps[4].deadline": ABSENT}))]),
 }

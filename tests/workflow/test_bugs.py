@@ -28,7 +28,7 @@ PLACES: Final[Sequence[tuple[Any, str]]] = [
     (Stepping, "_fail"),
     (Saga, "register"),
     (Saga, "compensate"),
-    (Saga, "_take_off"),
+    (Saga, "take_off"),
     (dispatch, "verify"),
     (dispatch, "perform"),
     (dispatch, "read_failure"),

@@ -1,0 +1,181 @@
+"""The queue for people, on the worker's side: verifying operations, keeping the queue, acting for orders that are gone.
+
+An order that is open does its own operations (`orderflow.reviewing`). What a terminated or vanished one left behind
+has nobody to act for it: `RepairWorkflow` brings such an operation here.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from temporalio import activity
+
+from orderflow.activities import Activity, boundary, require_own_order
+from orderflow.acts import recorded_act, undo_act
+from orderflow.attempts import Attempt, heartbeats
+from orderflow.catalogue import Catalogue, StepKind
+from orderflow.contracts import (
+    BOOK_REVIEW,
+    END_ORDER,
+    OPERATE_ON_EFFECT,
+    VERIFY_OPERATION,
+    Acknowledged,
+    EndRequest,
+    RepairAnswer,
+    RepairRequest,
+    ReviewBooked,
+    ReviewUpdate,
+    VerifyRequest,
+)
+from orderflow.domain import operations
+from orderflow.domain.approvals import Refusal
+from orderflow.domain.effects import Provider
+from orderflow.domain.errors import CannotUndo, UnknownActivity
+from orderflow.domain.intents import Direction
+from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict
+from orderflow.domain.orders import Said, Standing
+from orderflow.ledger import EffectRecord
+from orderflow.ledger.effects import EffectStore
+from orderflow.ledger.review import Ledger, OperationRecord, ReviewItem
+
+GOES_ON = frozenset({"running", "completed"})
+"""Temporal's statuses of an order whose effects are nobody's to take back but its own."""
+
+
+class ReviewActivities:
+    """The activities around the queue, over a ledger, providers, and a way to verify operations.
+
+    `status_of` gives Temporal's status of an order in lower case, `None` for one that it does not know.
+    """
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        effects: EffectStore,
+        providers: Mapping[str, Provider],
+        catalogue: Catalogue,
+        verify: Callable[[str], OperationVerdict],
+        status_of: Callable[[str], Awaitable[str | None]],
+        worker: str,
+    ) -> None:
+        self._ledger = ledger
+        self._effects = effects
+        self._providers = providers
+        self._catalogue = catalogue
+        self._verify = verify
+        self._status_of = status_of
+        self._worker = worker
+
+    def all(self) -> list[Activity]:
+        """What a worker registers."""
+        return [
+            activity.defn(name=VERIFY_OPERATION)(boundary(self.verify_operation)),
+            activity.defn(name=BOOK_REVIEW)(boundary(self.book_review)),
+            activity.defn(name=END_ORDER)(boundary(self.end_order)),
+            activity.defn(name=OPERATE_ON_EFFECT)(boundary(self.operate_on_effect)),
+        ]
+
+    async def verify_operation(self, request: VerifyRequest) -> OperationVerdict:
+        """Say who signed an operation, and up to which amount one person may resolve; raises nothing for a bad one."""
+        return self._verify(request.token).model_copy(update={"at": request.at})
+
+    async def book_review(self, request: ReviewUpdate) -> ReviewBooked:
+        """Keep an accepted operation and its outcome, and make the order's part of the queue what stands now."""
+        require_own_order(request.workflow_id)
+        if request.operation is not None:
+            await self._ledger.book_operation(request.operation.claims, request.operation.token)
+            if request.resolves:
+                await self._resolve(request.operation.claims)
+        standing = [await self._with_amount(left) for left in request.standing]
+        await self._ledger.put_in_review(request.workflow_id, "order", standing)
+        return ReviewBooked(standing=tuple(standing))
+
+    async def end_order(self, request: EndRequest) -> Acknowledged:
+        """Remember how an order ended."""
+        require_own_order(request.workflow_id)
+        await self._ledger.end_order(request.workflow_id, request.stage)
+        return Acknowledged()
+
+    async def operate_on_effect(self, request: RepairRequest) -> RepairAnswer:
+        """Do an operation on what an order left that is gone. Doing it again with the same token changes nothing."""
+        claims = operations.read_operation(request.operation)
+        if isinstance(claims, Refusal):
+            return RepairAnswer(refusal=claims)
+        attempt = Attempt.current(self._worker)
+        item, said = await self._ledger.review_item(claims.effect), await self._ledger.operations(claims.effect)
+        verdict = self._verify(request.operation).model_copy(update={"at": attempt.now()})
+        refusal = _refusal(item, said, claims, verdict) or await self._still_gone(claims.workflow_id)
+        if refusal is not None or item is None:
+            return RepairAnswer(refusal=refusal)
+        await self._ledger.book_operation(claims, request.operation)
+        if item.closed_at is not None:
+            return RepairAnswer(settled=True)
+        if claims.operation is Operation.RETRY:
+            async with heartbeats():
+                return await self._retry(item, attempt)
+        left = _standing(item, await self._ledger.operations(claims.effect))
+        if claims.outcome is None or not operations.is_resolved(left, claims.outcome, verdict.alone_up_to):
+            return RepairAnswer()
+        await self._resolve(claims)
+        return RepairAnswer(settled=True)
+
+    async def _still_gone(self, order: str) -> Refusal | None:
+        return Refusal.ORDER_IS_OPEN if await self._status_of(order) in GOES_ON else None
+
+    async def _retry(self, item: ReviewItem, attempt: Attempt) -> RepairAnswer:
+        record = await self._ledger.get(item.key)
+        if record is None:
+            return RepairAnswer(error="unknown_to_the_ledger")
+        kind = self._kind(record)
+        of = recorded_act(record)
+        items = [each for each in await self._ledger.reviews_of(item.workflow_id) if each.closed_at is None]
+        others = [each.standing for each in items if each.key != item.key]
+        try:
+            await self._effects.undo(undo_act(kind, of), of, self._providers[kind.provider], **attempt.terms())
+        except CannotUndo as error:
+            left = item.standing.model_copy(update={"error": error.type, "detail": error.detail})
+            await self._ledger.put_in_review(item.workflow_id, item.opened_by, [*others, left])
+            return RepairAnswer(error=error.type, detail=error.detail)
+        await self._ledger.put_in_review(item.workflow_id, item.opened_by, others)
+        return RepairAnswer(settled=True)
+
+    def _kind(self, record: EffectRecord) -> StepKind:
+        for kind in self._catalogue.kinds.values():
+            names = (kind.provider, kind.operation)
+            if names == (record.provider, record.operation) and kind.undo_operation and names[0] in self._providers:
+                return kind
+        raise UnknownActivity(f"this worker cannot take back {record.operation} at {record.provider}")
+
+    async def _resolve(self, claims: OperationClaims) -> None:
+        if claims.outcome is not None:
+            undo_key = f"{claims.effect.rpartition('.')[0]}.{Direction.UNDO}"
+            await self._ledger.resolve(claims.effect, undo_key, claims.outcome)
+
+    async def _with_amount(self, left: Standing) -> Standing:
+        """What the ledger knows was asked for, where the order never learned what came of it."""
+        if left.amount_minor is not None or (record := await self._ledger.get(left.key)) is None:
+            return left
+        return left.model_copy(update={"amount_minor": record.amount_minor, "currency": record.currency})
+
+
+def _refusal(
+    item: ReviewItem | None, said: Sequence[OperationRecord], claims: OperationClaims, verdict: OperationVerdict
+) -> Refusal | None:
+    if (refusal := operations.ineligible(claims, verdict)) is not None:
+        return refusal
+    if item is None or item.opened_by != "reconcile":
+        return Refusal.NO_SUCH_EFFECT
+    if any(operation.jti == claims.jti for operation in said):
+        return None  # its answer may not have arrived
+    if item.closed_at is not None:
+        return Refusal.NO_SUCH_EFFECT
+    refusal = operations.not_about(_standing(item, said), claims, item.workflow_id)
+    return refusal or (operations.untimely(claims, verdict.at) if verdict.at else None)
+
+
+def _standing(item: ReviewItem, said: Sequence[OperationRecord]) -> Standing:
+    """The item as what stands, with what people said about it since it was opened."""
+    left = item.standing
+    for each in said:
+        if each.outcome is not None and each.accepted_at >= item.opened_at:
+            left = left.with_said(Said(operator=each.operator, outcome=each.outcome, jti=each.jti))
+    return left
