@@ -1,6 +1,5 @@
 """What one effect costs on PostgreSQL beside ten thousand others and beside millions, and how it is found there."""
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from bench.databases import Databases, opened
 from bench.effects import acts, perform
 from orderflow.domain.effects import Act
 from orderflow.ledger import EffectLedger
+from orderflow.ledger.postgres import STATEMENTS
 from orderflow.ledger.postgres_database import PostgresDatabase
 from orderflow.ledger.statements import POSTGRES, load_statements
 from orderflow.ledger.upgrade import upgrade
@@ -41,6 +41,9 @@ SELECT id || '.charge.do', 1, 'worker-1/01234567-89ab-cdef-0123-456789abcdef/1/1
 FROM (SELECT n, 'order-' || lpad(to_hex((n * %(step)s)::bigint), 16, '0') || left(md5(n::text), 16) AS id
     FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n) AS numbered;
 """
+
+_PARTS: Final = {"begin_attempt", "end_attempt"}
+_EXPLAINED: Final = [name for name in load_statements("sql/effects.sql", POSTGRES) if name not in _PARTS]
 
 _PARAMETERS: Final[dict[str, object]] = {
     "key": "order-1.charge.do", "workflow_id": "order-1", "step": "charge", "provider": "payments",
@@ -133,8 +136,8 @@ async def _alternately(few: EffectLedger, many: EffectLedger, these: list[Act]) 
 
 def _plans(server: Postgres) -> Iterator[tuple[str, str]]:
     with server.connect("many") as connection:
-        for name, statement in load_statements("sql/effects.sql", POSTGRES).items():
+        for name in _EXPLAINED:
             explained: list[tuple[Any, ...]] = connection.execute(
-                b"EXPLAIN (COSTS OFF) " + re.sub(r":(\w+)", r"%(\1)s", statement).encode(), _PARAMETERS
+                f"EXPLAIN (COSTS OFF) {STATEMENTS[name]}".encode(), _PARAMETERS
             ).fetchall()
             yield name, "\n".join(str(line) for (line,) in explained)

@@ -27,11 +27,18 @@ _PAUSE = 0.02  # seconds, doubled for each try
 _CONNECTION_WITHIN = 5.0  # seconds
 _WITHIN = 15.0  # seconds for one call, with all its tries
 
-_STATEMENTS = {
-    name: re.sub(r":(\w+)", r"%(\1)s", statement)
-    for file in ("sql/effects.sql", "sql/review.sql", "sql/postgres.sql")
-    for name, statement in load_statements(file, POSTGRES).items()
-}
+
+def _load() -> dict[str, str]:
+    shared = load_statements("sql/effects.sql", POSTGRES) | load_statements("sql/review.sql", POSTGRES)
+    own = {
+        name: re.sub(r"(\w+)\(\)", lambda named: shared.get(named[1], named[0]), statement)
+        for name, statement in load_statements("sql/postgres.sql", POSTGRES).items()
+    }
+    return {name: re.sub(r":(\w+)", r"%(\1)s", statement) for name, statement in (shared | own).items()}
+
+
+STATEMENTS: Final = _load()
+"""By name, with the driver's placeholders: what is sent, which the plans in `bench` are about."""
 
 
 class _Lost(Exception):
@@ -151,7 +158,7 @@ async def _drive(connection: Connection, transaction: Transaction[T]) -> T:
 
 async def _rows(connection: Connection, statement: str, parameters: Any = None) -> list[Row]:
     try:
-        cursor = await connection.execute(_STATEMENTS[statement], parameters)
+        cursor = await connection.execute(STATEMENTS[statement], parameters)
         return [*await cursor.fetchall()] if cursor.description else []
     except psycopg.Error as error:
         if connection.broken:

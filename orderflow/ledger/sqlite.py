@@ -5,7 +5,7 @@ import random
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -157,10 +157,19 @@ class SqliteLedger(SqlLedger):
         try:
             name, parameters = next(transaction)
             while True:
-                name, parameters = transaction.send(self._rows(_STATEMENTS[name], parameters))
+                name, parameters = transaction.send(self._run(name, parameters))
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    def _run(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
+        """Run a statement with what belongs to it: SQLite writes one table in one statement."""
+        if name == "settle_effect":
+            self._rows(_STATEMENTS["end_attempt"], parameters)
+        rows = self._rows(_STATEMENTS[name], parameters)
+        if name == "claim_effect" and rows:
+            self._rows(_STATEMENTS["begin_attempt"], {**parameters, "token": rows[0]["token"]})
+        return rows
 
     def _rows(self, statement: str, parameters: Any) -> list[Row]:
         return [dict(row) for row in self._connection.execute(statement, parameters).fetchall()]
