@@ -27,6 +27,7 @@ def print_report(measured: Measured, *, as_json: bool) -> None:
         _grown(measured),
     )
     _print(f"How PostgreSQL runs each statement beside {measured.plans.rows:,} effects", _PLAN, _plans(measured))
+    print(f"\nA page of reconciliation that finds nothing takes {measured.plans.page_seconds:.2f} s there.")
     _print("What is asked", _ASKED, _asked(measured))
 
 
