@@ -1,6 +1,6 @@
 """The results: tables for people, one document for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from bench import contention, growth, round_trip, throughput
@@ -11,10 +11,19 @@ from orderflow.cli.output import print_json, print_table
 def print_report(measured: Measured, *, as_json: bool) -> None:
     """Print all of it, and how it compares with what is asked of the ledger."""
     if as_json:
-        print_json({**asdict(measured), "asked": [dict(zip(_ASKED, row, strict=True)) for row in _asked(measured)]})
+        shares = [{"share": cost.share, "share_of_worker": cost.share_of_worker} for cost in measured.costs]
+        print_json(
+            {
+                **asdict(measured),
+                "shares": shares,
+                "asked": [dict(zip(_ASKED, row, strict=True)) for row in _asked(measured)],
+            }
+        )
         return
     _print(
-        "One effect through the ledger against the activity round trip that it rides on (CPU)", _COST, _costs(measured)
+        "One effect through the ledger against the activity round trip that it rides on",
+        ("CPU", *(cost.database for cost in measured.costs)),
+        _costs(measured),
     )
     _print("Durable effects a second", _RATE, _rates(measured))
     _print(
@@ -31,18 +40,6 @@ def print_report(measured: Measured, *, as_json: bool) -> None:
     _print("What is asked", _ASKED, _asked(measured))
 
 
-_COST = (
-    "ledger on",
-    "round trip: worker",
-    "Temporal",
-    "ledger adds: worker",
-    "95 %",
-    "alone",
-    "database",
-    "of worker",
-    "95 %",
-    "of all",
-)
 _RATE = ("ledger on", "at once", "a second", "slowest block", "one fsync")
 _SAME = ("ledger on", "seconds", "provider calls", "effects", "errors")
 _GROWN = ("COMMIT", "few rows", "many rows", "ratio", "blocks")
@@ -51,20 +48,19 @@ _ASKED = ("what", "ledger on", "asked", "measured", "met")
 
 
 def _costs(measured: Measured) -> list[tuple[str, ...]]:
+    def row(what: str, tell: Callable[[round_trip.Cost], str]) -> tuple[str, ...]:
+        return (what, *map(tell, measured.costs))
+
     return [
-        (
-            cost.database,
-            _ms(cost.worker),
-            _ms(cost.temporal),
-            _ms(cost.in_worker),
-            f"{cost.in_worker_low:.2f} to {cost.in_worker_high:.2f}",
-            _ms(cost.alone),
-            _ms(cost.in_database),
-            _percent(cost.share_of_worker[0]),
-            f"{100 * cost.share_of_worker[1]:.1f} to {100 * cost.share_of_worker[2]:.1f}",
-            _percent(cost.share),
-        )
-        for cost in measured.costs
+        row("round trip without ledger: worker", lambda cost: _ms(cost.worker)),
+        row("round trip without ledger: Temporal's server", lambda cost: _ms(cost.temporal)),
+        row("the ledger adds: worker", lambda cost: _ms(cost.in_worker)),
+        row("  with 95 % confidence", lambda cost: f"{cost.in_worker_low:.2f} to {cost.in_worker_high:.2f} ms"),
+        row("  one effect after another, nothing else", lambda cost: _ms(cost.alone)),
+        row("the ledger adds: the database's server", lambda cost: _ms(cost.in_database)),
+        row("share of the round trip", lambda cost: _percent(cost.share)),
+        row("share of the worker alone", lambda cost: _percent(cost.share_of_worker[0])),
+        row("  with 95 % confidence", lambda cost: _range(*cost.share_of_worker[1:])),
     ]
 
 
@@ -134,6 +130,10 @@ def _print(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 def _ms(milliseconds: float) -> str:
     return f"{milliseconds:.2f} ms"
+
+
+def _range(low: float, high: float) -> str:
+    return f"{100 * low:.1f} to {100 * high:.1f} %"
 
 
 def _percent(share: float) -> str:

@@ -140,10 +140,10 @@ async def _paired(trips: RoundTrips, pairs: int) -> tuple[list[float], list[floa
 
 async def _alone(ledger: EffectLedger, postgres: int | None) -> tuple[float, float]:
     """The CPU in milliseconds of one effect with nothing around it, here and in the server of the database, if any."""
-    await all_at(AT_ONCE, ledger, [*islice(acts("warm"), _ALONE // 4)])
+    await all_at(1, ledger, [*islice(acts("warm"), _ALONE // 4)])
     server = cpu_seconds(postgres, with_children=True) if postgres else 0.0
     before = time.process_time()
-    await all_at(AT_ONCE, ledger, [*islice(acts("alone"), _ALONE)])
+    await all_at(1, ledger, [*islice(acts("alone"), _ALONE)])
     used = time.process_time() - before
     in_server = cpu_seconds(postgres, with_children=True) - server if postgres else 0.0
     return 1000 * used / _ALONE, 1000 * in_server / _ALONE
