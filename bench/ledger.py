@@ -13,7 +13,7 @@ from bench.report import print_report
 
 def main(
     rows: Annotated[int, typer.Option(min=growth.FEW, help="Effects in the large database.")] = 1_000_000,
-    pairs: Annotated[int, typer.Option(min=10, help="Pairs of blocks of round trips, on each database.")] = 80,
+    pairs: Annotated[int, typer.Option(min=10, help="Pairs of blocks of round trips, on each database.")] = 60,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
 ) -> None:
     """Measure the effect ledger on SQLite and PostgreSQL against a real Temporal server; leaves nothing behind."""
