@@ -79,6 +79,8 @@ class StepKind:
                 raise InvalidInput(f"{name!r} cannot name a part of a step; use a lower-case name such as 'ship_order'")
         if len(optional) == 1:
             raise InvalidInput(f"'{self.activity}' needs both a compensation and an undo_operation, or neither")
+        if self.operation == self.undo_operation:
+            raise InvalidInput(f"'{self.activity}' needs an undo_operation other than its operation '{self.operation}'")
         if optional and not self.effect:
             raise InvalidInput(f"'{self.activity}' is a check: it changes nothing, so it takes no compensation")
 

@@ -62,8 +62,8 @@ _WAITED_OUT: Mapping[str, str] = MappingProxyType(
     {ErrorType.UNKNOWN_ACTIVITY: NO_WORKER_KNOWS_IT, ErrorType.LEDGER_UNAVAILABLE: LEDGER_UNAVAILABLE}
 )
 
-LOCAL_TIMEOUT = timedelta(seconds=10)
-LOCAL_ATTEMPTS = TemporalRetryPolicy(maximum_attempts=5, initial_interval=timedelta(milliseconds=100))
+OWN_TIMEOUT = timedelta(seconds=10)
+OWN_ATTEMPTS = TemporalRetryPolicy(maximum_attempts=5, initial_interval=timedelta(milliseconds=100))
 ONE_ATTEMPT = TemporalRetryPolicy(maximum_attempts=1)
 
 _REASONS: Mapping[str, Reason] = MappingProxyType(
@@ -128,7 +128,7 @@ async def standing(workflow_id: str) -> tuple[str, ...] | None:
 async def verify_operation(request: VerifyRequest) -> OperationVerdict | None:
     """Who signed an operation, as a recorded verdict; `None` when it could not be checked now."""
     try:
-        return await _recorded(VERIFY_OPERATION, request, OperationVerdict)
+        return await _asked(VERIFY_OPERATION, request, OperationVerdict)
     except ActivityError:
         return None
 
@@ -138,7 +138,7 @@ async def book(update: ReviewUpdate) -> ReviewBooked:
     pause = FIRST_PAUSE
     while True:
         try:
-            return await _recorded(BOOK_REVIEW, update, ReviewBooked)
+            return await _asked(BOOK_REVIEW, update, ReviewBooked)
         except ActivityError:
             await workflow.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -177,15 +177,31 @@ class _Call(Generic[Result]):
 
 
 async def _recorded(
-    name: str, request: BaseModel, result_type: type[Result], attempts: TemporalRetryPolicy = LOCAL_ATTEMPTS
+    name: str, request: BaseModel, result_type: type[Result], attempts: TemporalRetryPolicy = OWN_ATTEMPTS
 ) -> Result:
     """Run a local activity: one marker in history, no round trip."""
     result: Result = await workflow.execute_local_activity(
         name,
         request,
         result_type=result_type,
-        start_to_close_timeout=LOCAL_TIMEOUT,
+        start_to_close_timeout=OWN_TIMEOUT,
         retry_policy=attempts,
+    )
+    return result
+
+
+async def _asked(name: str, request: BaseModel, result_type: type[Result]) -> Result:
+    """Run an activity of our own while other work of the order may go on.
+
+    No local one: what comes in together with its result is not always replayed in that order.
+    """
+    result: Result = await workflow.execute_activity(
+        name,
+        request,
+        result_type=result_type,
+        start_to_close_timeout=OWN_TIMEOUT,
+        schedule_to_close_timeout=OWN_TIMEOUT * 6,
+        retry_policy=OWN_ATTEMPTS,
     )
     return result
 

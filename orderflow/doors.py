@@ -147,7 +147,7 @@ class Doorkeeper:
         refusal = self._compare(claims, at)
         if refusal is not None:
             return refusal
-        verdict = await dispatch.verify(VerifyRequest(token=str(token), at=at))
+        verdict = await self._progress.look(dispatch.verify(VerifyRequest(token=str(token), at=at)))
         if verdict is None:
             return Refusal.CANNOT_VERIFY
         # The request may have been closed while the signature was checked.

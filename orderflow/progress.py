@@ -4,6 +4,9 @@ Runs in workflow code. Each change of stage is checked against the legal transit
 search attributes; each change becomes a safe event.
 """
 
+from collections.abc import Awaitable
+from typing import TypeVar
+
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
@@ -12,6 +15,8 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.dispatch import Failure
     from orderflow.domain.audit import SafeEvent, Told
     from orderflow.domain.orders import FINAL, Outcome, Stage, StepRecord, StepState, check_transition
+
+Found = TypeVar("Found")
 
 STAGE = SearchAttributeKey.for_keyword(STAGE_ATTRIBUTE)
 REASON = SearchAttributeKey.for_keyword(REASON_ATTRIBUTE)
@@ -26,6 +31,20 @@ class Progress:
 
     def __init__(self, state: OrderState) -> None:
         self.state = state
+        self._looks = 0
+
+    async def look(self, work: Awaitable[Found]) -> Found:
+        """Await what a local activity finds; meanwhile the order `is_looking`."""
+        self._looks += 1
+        try:
+            return await work
+        finally:
+            self._looks -= 1
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether a local activity is under way."""
+        return self._looks > 0
 
     def change_stage(self, stage: Stage) -> None:
         """Enter `stage`; staying is no change. Raises `ValueError` on an illegal transition, which is a bug."""

@@ -28,7 +28,7 @@ from orderflow.contracts import (
 from orderflow.domain import operations
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.effects import Provider
-from orderflow.domain.errors import CannotUndo, UnknownActivity
+from orderflow.domain.errors import AmountMismatch, CannotUndo, UnknownActivity
 from orderflow.domain.intents import Direction
 from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict
 from orderflow.domain.orders import Said, Standing
@@ -131,7 +131,7 @@ class ReviewActivities:
         others = [each.standing for each in items if each.key != item.key]
         try:
             await self._effects.undo(undo_act(kind, of), of, self._providers[kind.provider], **attempt.terms())
-        except CannotUndo as error:
+        except (AmountMismatch, CannotUndo) as error:
             left = item.standing.model_copy(update={"error": error.type, "detail": error.detail})
             await self._ledger.put_in_review(item.workflow_id, item.opened_by, [*others, left])
             return RepairAnswer(error=error.type, detail=error.detail)

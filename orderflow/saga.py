@@ -27,6 +27,7 @@ class Saga:
     def __init__(self, progress: Progress) -> None:
         self._state = progress.state
         self._mark = progress.mark
+        self._look = progress.look
 
     def register(self, step: Step) -> None:
         """Put the step's compensation on the stack, before the step is scheduled (T05)."""
@@ -43,7 +44,7 @@ class Saga:
 
         The ledger knows it; when that cannot be asked now, every step is put there, and its undo will find out.
         """
-        found = await dispatch.standing(workflow.info().workflow_id)
+        found = await self._look(dispatch.standing(workflow.info().workflow_id))
         known = {step.id: step for step in self._state.definition.steps}
         for step_id in known if found is None else found:
             if step_id in known:

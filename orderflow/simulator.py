@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from orderflow.domain.effects import Act, Busy, Found, Unavailable
+from orderflow.domain.effects import Act, Busy, Found, Handle, Unavailable
 from orderflow.domain.errors import InvalidInput, InvalidSettings
 from orderflow.domain.problems import problems_in, summary
 from orderflow.domain.strict_json import MAX_BYTES, read_json
@@ -130,7 +130,7 @@ class _Endpoints:
     async def lookup(self, request: Request) -> Response:
         act = await _body(request, Act)
         _require_addressed(request, act)
-        return _delivered(await self._world.lookup(act))
+        return _delivered(await self._world.lookup(act, _handle(request.query_params.get("by", Handle.KEY))))
 
     async def acts(self, request: Request) -> Response:
         since = _time(request.query_params.get("since", ""))
@@ -244,6 +244,13 @@ def _require_addressed(request: Request, act: Act) -> None:
         raise InvalidInput("is not the provider in the path", path="$.provider")
     if request.headers.get("Idempotency-Key") != act.key:
         raise InvalidInput("is not what the header Idempotency-Key says", path="$.key")
+
+
+def _handle(text: str) -> Handle:
+    try:
+        return Handle(text)
+    except ValueError:
+        raise InvalidInput(f"the query parameter by must be {' or '.join(Handle)}") from None
 
 
 def _time(text: str) -> datetime:

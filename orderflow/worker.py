@@ -22,12 +22,13 @@ from orderflow.backends import doubts, open_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
 from orderflow.client import address_of, connect, ensure_search_attributes, known_status
 from orderflow.definitions import load_published
-from orderflow.domain.effects import Provider
+from orderflow.domain.effects import Capabilities, Provider
 from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
 from orderflow.ledger.effects import EffectStore
 from orderflow.ledger.review import Ledger
+from orderflow.providers.declared import declared
 from orderflow.providers.http import Timeouts, open_http_providers
-from orderflow.providers.simulated import PROVIDERS, SimulatedWorld
+from orderflow.providers.simulated import PROVIDERS, SIMULATED, SimulatedWorld
 from orderflow.repairing import RepairWorkflow
 from orderflow.review import ReviewActivities
 from orderflow.settings import Settings, is_loopback, load_settings, provider_settings
@@ -203,14 +204,18 @@ async def open_providers(settings: Settings, catalogue: Catalogue, opened: Async
 
 
 def _configured(settings: Settings, names: list[str]) -> Mapping[str, Provider]:
-    if settings.providers == "http":
-        return open_http_providers(settings.providers_url, names, Timeouts(read=settings.providers_timeout))
+    http = settings.providers == "http"
+    otherwise = Capabilities() if http else SIMULATED
+    capabilities = {name: declared(name, provider_settings(name), otherwise) for name in names}
+    if http:
+        timeouts = Timeouts(read=settings.providers_timeout)
+        return open_http_providers(settings.providers_url, names, timeouts, capabilities)
     if strange := [name for name in names if name not in PROVIDERS]:
         raise InvalidSettings(
             f"nothing provides {', '.join(strange)}: install a package with an entry point orderflow.providers for it"
         )
     world = SimulatedWorld(settings.simulator_log)
-    return {name: world.provider(name) for name in names}
+    return {name: world.provider(name, capabilities[name]) for name in names}
 
 
 @contextmanager

@@ -106,6 +106,16 @@ class OrderWorkflow:
         await message.answered.wait()
         return message.answer
 
+    @on_update.validator
+    def require_no_look(self, name: str, inputs: Sequence[RawValue]) -> None:
+        """Turn an update away, without a trace, while a local activity is under way: it has to come again.
+
+        A query can make two workflow tasks of one in that moment, and then the SDK (1.35) writes the acceptance of an
+        update into a history that it cannot replay (ADR 0014).
+        """
+        if not isinstance(self._start, Rejected) and self._progress.is_looking:
+            raise ApplicationError("the order is looking something up: send it again", type=ErrorType.EFFECT_BUSY)
+
     async def _go_forward(self) -> Failure | None:
         failure = await self._admit()
         while failure is None:
@@ -122,7 +132,7 @@ class OrderWorkflow:
             return None
         try:
             request = AdmissionRequest(event=state.event, definition=state.definition)
-            admission = await self._finish(admit(request))
+            admission = await self._finish(self._progress.look(admit(request)))
         except ActivityError as error:
             return read_failure(error)
         state.admitted = True
@@ -245,7 +255,8 @@ class OrderWorkflow:
         stage = Stage.FAILED_COMPENSATED if self._progress.in_state(StepState.UNDONE) else Stage.FAILED
         if self._progress.state.reason is None:
             stage = Stage.COMPLETED
-        await self._finish(end(EndRequest(workflow_id=workflow.info().workflow_id, stage=stage)))
+        ending = EndRequest(workflow_id=workflow.info().workflow_id, stage=stage)
+        await self._finish(self._progress.look(end(ending)))
         self._progress.change_stage(stage)
         await self._until(self._inbox.is_quiet)
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from orderflow.cli.order_report import OrderReport, may_not_approve
-from orderflow.cli.output import age, print_fields, print_line, print_table, span, when
+from orderflow.cli.output import age, money, print_fields, print_line, print_table, span, when
 from orderflow.client import PendingActivity
 from orderflow.contracts import OrderView
 from orderflow.domain.approvals import ApprovalRequest
 from orderflow.domain.events import OrderEvent
-from orderflow.domain.money import Money
 from orderflow.domain.orders import Standing, StepRecord
 from orderflow.ledger import AttemptRecord, EffectRecord
 
@@ -30,16 +29,6 @@ def print_order(report: OrderReport) -> None:
         _print_refusals(report.view)
     _print_pending(report.status.pending)
     _print_effects(report)
-
-
-def money(amount_minor: int | None, currency: str | None) -> str:
-    """Give an amount for people, `EUR 33.99`; `-` where no money moves."""
-    if amount_minor is None:
-        return "-"
-    try:
-        return str(Money(amount_minor=amount_minor, currency=currency or ""))
-    except ValueError:  # no currency, or one that this release does not know
-        return f"{amount_minor} minor units{f' of {currency}' if currency else ''}"
 
 
 def _head(report: OrderReport) -> dict[str, object]:
@@ -73,6 +62,7 @@ def _print_cut_off(report: OrderReport) -> None:
         _title("still standing, for a person to put right")
         rows = [(e.step, e.key, e.state, _moved(e), e.reference) for e in report.left_standing]
         print_table(("step", "key", "state", "amount", "reference"), rows)
+        print_line("`orderflow reconcile` puts it into the queue for people, `orderflow review list`")
     print_line()
 
 
@@ -92,6 +82,7 @@ def _print_standing(standing: tuple[Standing, ...]) -> None:
         _title("standing effects, for a person to put right")
         rows = [(s.step, s.key, money(s.amount_minor, s.currency), s.error, s.detail) for s in standing]
         print_table(("step", "key", "amount", "error", "detail"), rows)
+        print_line("next: `orderflow review retry KEY --as NAME`, or `review resolve`")
 
 
 def _print_request(view: OrderView) -> None:

@@ -107,5 +107,5 @@ async def _remembered(
 
 def _plain(record: EffectRecord | AttemptRecord) -> dict[str, Any]:
     """A ledger record with its times as ISO 8601 text; the stored result may hold what is not for everyone's eyes."""
-    fields = {name: value for name, value in asdict(record).items() if name != "result_json"}
+    fields = {name: value for name, value in asdict(record).items() if name not in ("result_json", "age")}
     return {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in fields.items()}

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from orderflow.domain.money import Money
+
 PIPED_WIDTH = 4000
 """Columns where nobody looks at a screen: each record then stands on one line, for `grep`."""
 
@@ -90,6 +92,16 @@ def shortened(text: str) -> str:
     """Give `text` as one printable line of bounded length, its whitespace runs as one space each."""
     line = " ".join(printable(text).split())
     return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
+
+
+def money(amount_minor: int | None, currency: str | None) -> str:
+    """Give an amount for people, `EUR 33.99`; `-` where no money moves."""
+    if amount_minor is None:
+        return "-"
+    try:
+        return str(Money(amount_minor=amount_minor, currency=currency or ""))
+    except ValueError:  # no currency, or one that this release does not know
+        return f"{amount_minor} minor units{f' of {currency}' if currency else ''}"
 
 
 def when(at: datetime) -> str:

@@ -12,8 +12,7 @@ import typer
 
 from orderflow.cli.arguments import AsJson
 from orderflow.cli.exits import ExitCode, Refused
-from orderflow.cli.output import age, print_fields, print_json, print_line, print_table
-from orderflow.domain.money import Money
+from orderflow.cli.output import age, money, print_fields, print_json, print_line, print_table
 from orderflow.domain.operations import Operation, Resolution
 
 if TYPE_CHECKING:
@@ -46,8 +45,7 @@ def list_items(
         print_json([_plain(item) for item in items])
     elif items:
         now = datetime.now(UTC)
-        rows = [(i.key, _amount(i), _why(i), age(i.opened_at, now), i.closed_as or "open") for i in items]
-        print_table(("effect", "amount", "why", "since", "state"), rows)
+        print_table(("effect", "amount", "why", "since", "state"), [_row(item, now) for item in items])
     else:
         print_line("nothing waits for people")
 
@@ -201,10 +199,9 @@ def _plain(record: Any) -> dict[str, Any]:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields}
 
 
-def _amount(item: "ReviewItem") -> str:
-    if item.amount_minor is None or item.currency is None:
-        return "-"
-    return str(Money(amount_minor=item.amount_minor, currency=item.currency))
+def _row(item: "ReviewItem", now: datetime) -> tuple[object, ...]:
+    amount = money(item.amount_minor, item.currency)
+    return item.key, amount, _why(item), age(item.opened_at, now), item.closed_as or "open"
 
 
 def _why(item: "ReviewItem") -> str:

@@ -1,7 +1,7 @@
 """`orderflow simulator` serves the simulated providers; `log`, `fault` and `reset` look at them and change them."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from pydantic import ValidationError
@@ -67,7 +67,10 @@ def add_fault(
     operation: Annotated[
         str, typer.Option("--operation", help="reserve, check, charge, notify, release, refund, lookup.")
     ],
-    kind: Annotated[FaultKind, typer.Option("--kind", help="What shall go wrong.")],
+    kind: Annotated[
+        FaultKind,
+        typer.Option("--kind", metavar="KIND", help=f"What shall go wrong: {', '.join(get_args(FaultKind))}."),
+    ],
     times: Annotated[int, typer.Option("--times", help="How often.")] = 1,
     order: OneOrder = None,
     seconds: Annotated[float | None, typer.Option("--seconds", help="For delay, busy and unavailable.")] = None,

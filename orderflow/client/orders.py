@@ -1,6 +1,7 @@
 """Orders from outside: start one, look at one, decide on one, list them."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from orderflow.client.connection import reachable
@@ -37,7 +38,7 @@ from orderflow.contracts import (
     OrderView,
 )
 from orderflow.domain.definition import Definition
-from orderflow.domain.errors import InvalidSettings, TransientError
+from orderflow.domain.errors import ErrorType, InvalidSettings, TransientError
 from orderflow.domain.events import OrderEvent, workflow_id
 from orderflow.domain.orders import FINAL, Stage
 
@@ -49,6 +50,9 @@ _SILENT = frozenset(
         RPCStatusCode.RESOURCE_EXHAUSTED,  # others wait for an answer too
     }
 )  # what a query meets that no worker answers in time
+
+
+_SOON = 0.05  # seconds until an update is sent again
 
 
 class NoAnswer(TransientError):
@@ -176,14 +180,27 @@ async def operate(client: Client, order: str, token: str, *, patience: float = 1
     return await _knock(client, order, OPERATE_UPDATE, {"operation": token}, patience)
 
 
+def turned_away(error: WorkflowUpdateFailedError) -> bool:
+    """Whether the order only was in the middle of a look, so that the same update may come again."""
+    return isinstance(error.cause, ApplicationError) and error.cause.type == ErrorType.EFFECT_BUSY
+
+
 async def _knock(client: Client, order: str, door: str, message: dict[str, str], patience: float) -> DoorAnswer:
+    """Send an update, again for as long as the order turns it away because it is looking something up."""
     handle = client.get_workflow_handle(order)
+    give_up_at = time.monotonic() + patience
     try:
-        with about(client, order):
-            answer: DoorAnswer = await handle.execute_update(
-                door, message, result_type=DoorAnswer, rpc_timeout=timedelta(seconds=patience)
-            )
-            return answer
+        while True:
+            try:
+                with about(client, order):
+                    answer: DoorAnswer = await handle.execute_update(
+                        door, message, result_type=DoorAnswer, rpc_timeout=timedelta(seconds=patience)
+                    )
+                    return answer
+            except WorkflowUpdateFailedError as error:
+                if not turned_away(error) or time.monotonic() > give_up_at:
+                    raise
+                await asyncio.sleep(_SOON)
     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
         if isinstance(error.__cause__, asyncio.CancelledError):  # whoever waited was cancelled, nobody was silent
             raise error.__cause__ from None

@@ -6,7 +6,8 @@
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Literal, Protocol
@@ -102,13 +103,16 @@ class Unknown(_Answer):
 
 
 class Absent(_Answer):
-    """A lookup's proof that the provider never acted under this key and no longer can be acting."""
+    """A lookup's word that the provider never acted and no longer can be acting, as far as its memory goes back."""
 
     answer: Literal["absent"] = "absent"
 
 
 class Undone(_Answer):
-    """A lookup's word that the effect was done and has been taken back, or was voided before it was done."""
+    """A lookup's word that the effect was done and has been taken back, or was voided before it was done.
+
+    `amount_minor` is what was given back of it in all, by whomever.
+    """
 
     answer: Literal["undone"] = "undone"
     reference: str = Field(default="", max_length=200)
@@ -153,18 +157,51 @@ class Listed(_Answer):
     amount_minor: int | None = None
 
 
+class Handle(StrEnum):
+    """By what a provider finds an act again: its key, or workflow id, step and operation, which it keeps for ever."""
+
+    KEY = "key"
+    MERCHANT_REFERENCE = "merchant_reference"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a provider declares that it can do. The ledger relies on nothing else (I07), so declare too little.
+
+    `key_horizon` is how long a key is surely remembered after its first use: `None` for ever, zero where keys mean
+    nothing. `lookup_by` holds the handles by which `lookup` finds an act; none where it cannot say. `lists`: whether
+    `list` tells of every act. The defaults are what is believed of a provider that declares nothing.
+    """
+
+    key_horizon: timedelta | None = timedelta(hours=24)
+    lookup_by: frozenset[Handle] = frozenset({Handle.KEY})
+    lists: bool = False
+
+    def remembers(self, age: timedelta) -> bool:
+        """Tell whether a key that was first used `age` ago is surely known.
+
+        The last tenth of the horizon does not count: it is the margin for what is on its way, and for other clocks.
+        """
+        return self.key_horizon is None or age < self.key_horizon - self.key_horizon / 10
+
+
 class Provider(Protocol):
     """A system outside. Every call carries the idempotency key; the same key with the same intent acts once.
 
     No method raises for what a provider or a network can answer: that is an answer (`Unknown`, `Unavailable`).
     """
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this provider can do; it stays the same as long as the process runs."""
+        return Capabilities()
+
     async def perform(self, act: Act) -> Performed:
         """Do `act` once under `act.key`, or answer what it came to when it was done before."""
         ...
 
-    async def lookup(self, act: Act) -> Found:
-        """Say what became of `act.key`, without doing anything."""
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
+        """Say what became of `act`, without doing anything; only asked by a handle that `capabilities` names."""
         ...
 
     async def undo(self, undo: Act, of: Act) -> Performed:
@@ -181,3 +218,9 @@ class Provider(Protocol):
     async def aclose(self) -> None:
         """Give back connections."""
         ...
+
+
+def capabilities_of(provider: Provider) -> Capabilities:
+    """What `provider` declares; the defaults for a class that has no such attribute."""
+    declared: Capabilities = getattr(provider, "capabilities", Capabilities())
+    return declared

@@ -1,15 +1,18 @@
 """The ledger remembers what has been done outside. This module holds its Protocol and records, nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from orderflow.domain.effects import Act, EffectState, Found
+from orderflow.domain.effects import Absent, Act, EffectState, Found, Refused, Unavailable
 
 
 @dataclass(frozen=True)
 class EffectRecord:
-    """One effect as the ledger knows it. Times are aware UTC from the ledger's own clock; amounts are minor units."""
+    """One effect as the ledger knows it. Times are aware UTC from the ledger's own clock; amounts are minor units.
+
+    `age` is how long ago it was first claimed or voided, by that same clock when this was read.
+    """
 
     key: str
     workflow_id: str
@@ -29,6 +32,7 @@ class EffectRecord:
     created_at: datetime
     updated_at: datetime
     settled_at: datetime | None
+    age: timedelta = field(default=timedelta(0), compare=False)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,14 @@ class AttemptRecord:
     started_at: datetime
     ended_at: datetime | None
     ended: str | None
+
+    @property
+    def may_have_acted(self) -> bool:
+        """Whether the provider may have acted on it, as far as its holder lived to tell."""
+        return self.ended is None or self.ended.partition(":")[0] not in _NOTHING_DONE
+
+
+_NOTHING_DONE = frozenset(answer.model_fields["answer"].default for answer in (Absent, Refused, Unavailable))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 Three short steps, and no transaction is open during the second (D07). Whoever finds an effect that was claimed before
 asks the provider what became of it before anything is sent again (I05), so a crash between any two steps costs a
-lookup, never a second charge.
+lookup, never a second charge. What a provider's answer proves, and for how long, is in `recall.py`.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +18,6 @@ from orderflow.domain.effects import (
     Done,
     EffectState,
     Found,
-    Pending,
     Provider,
     Refused,
     Unavailable,
@@ -28,6 +26,7 @@ from orderflow.domain.effects import (
 from orderflow.domain.errors import (
     AmountMismatch,
     CannotUndo,
+    ClaimLost,
     Declined,
     EffectBusy,
     EffectReversed,
@@ -38,6 +37,7 @@ from orderflow.domain.errors import (
 from orderflow.domain.intents import Direction, idempotency_key
 from orderflow.ledger import Claim, EffectLedger, EffectRecord
 from orderflow.ledger.leases import Deadline, ask_while_held, claim_in_turn
+from orderflow.ledger.recall import NO_PROOF, Recall, answered, as_taken_back
 
 
 class EffectStore:
@@ -99,7 +99,7 @@ class EffectStore:
 
         Raises:
             CannotUndo: the provider's definitive no; undoing again asks it again.
-            IntentConflict: for good.
+            AmountMismatch, IntentConflict: for good. More was given back than was taken, also when it was found so.
             EffectBusy, ProviderUnavailable, OutcomeUnknown, ClaimLost, LedgerUnavailable: try again.
         """
         outcome = await self._under_claim(
@@ -110,10 +110,10 @@ class EffectStore:
             patience=patience,
         )
         if isinstance(outcome, EffectRecord):
-            return outcome
+            return _as_taken(outcome)
         answer, record = outcome
         if isinstance(answer, Done):
-            return record
+            return _as_taken(record)
         if isinstance(answer, Refused):
             raise _cannot_undo(of, answer)
         raise not_done(undo, answer)
@@ -124,7 +124,8 @@ class EffectStore:
         """Take the last look at `act` when its attempts are used up (I06, T25): nothing is sent.
 
         Gives the record when it was done or declined after all, `None` when it is proven that nothing was done;
-        with `void`, nothing can be done any more from then on.
+        with `void`, nothing can be done any more from then on. A provider that cannot look it up proves nothing, unless
+        each attempt ended with its word that it did not act.
 
         Raises:
             EffectReversed, IntentConflict: for good.
@@ -186,28 +187,41 @@ class EffectStore:
         claim: Claim,
         deadline: Deadline,
     ) -> Found:
-        found = Absent() if claim.fresh else await provider.lookup(act)
+        recall = Recall(act, provider, claim.record.age)
+        found = Absent() if claim.fresh else await self._before_sending_again(recall, claim)
         if isinstance(found, Absent) and not claim.fresh and still_wanted is not None:
             still_wanted()
-        answer = await provider.perform(act) if isinstance(found, Absent) else found
-        return await self._polled(act, answer, provider, deadline)
+        answer = await answered(provider.perform(act)) if isinstance(found, Absent) else found
+        return await recall.polled(answer, deadline, self._poll_interval)
 
     async def _undo(self, undo: Act, of: Act, provider: Provider, claim: Claim, deadline: Deadline) -> Found:
-        found = Absent() if claim.fresh else await provider.lookup(undo)
-        answer = await provider.undo(undo, of) if isinstance(found, Absent | Refused) else found
-        return await self._polled(undo, answer, provider, deadline)
+        recall = Recall(undo, provider, claim.record.age)
+        standing = await self._ledger.get(of.key)
+        if standing is None:
+            raise ClaimLost(f"{of.key} vanished from the ledger")
+        target = Recall(of, provider, standing.age)
+        found = Absent() if claim.fresh else await self._before_sending_again(recall, claim)
+        asked = await answered(provider.undo(undo, of)) if isinstance(found, Absent | Refused) else found
+        answer = await recall.polled(asked, deadline, self._poll_interval)
+        return await as_taken_back(answer, standing, target) if isinstance(answer, Done) else answer
 
-    async def _look(self, act: Act, provider: Provider, _: Claim, deadline: Deadline) -> Found:
-        return await self._polled(act, await provider.lookup(act), provider, deadline)
+    async def _look(self, act: Act, provider: Provider, claim: Claim, deadline: Deadline) -> Found:
+        recall = Recall(act, provider, claim.record.age)
+        found = await recall.look() or await self._told_by_attempts(claim)
+        return await recall.polled(found, deadline, self._poll_interval)
 
-    async def _polled(self, act: Act, answer: Found, provider: Provider, deadline: Deadline) -> Found:
-        """Ask again while `answer` is pending and time is left; what a lookup cannot say changes nothing."""
-        while isinstance(answer, Pending) and deadline.left():
-            await asyncio.sleep(min(self._poll_interval, deadline.left()))
-            found = await provider.lookup(act)
-            if isinstance(found, Done | Refused | Undone | Pending):
-                answer = found
-        return answer
+    async def _before_sending_again(self, recall: Recall, claim: Claim) -> Found:
+        """What became of it; `Absent` where sending it again cannot make it happen twice."""
+        found = await recall.look()
+        if found is None and recall.key_is_remembered:
+            return Absent()
+        return found or await self._told_by_attempts(claim)
+
+    async def _told_by_attempts(self, claim: Claim) -> Found:
+        """What is left to know when the provider cannot say: absent if no attempt before this one can have acted."""
+        attempts = await self._ledger.attempts(claim.record.workflow_id)
+        before = (each for each in attempts if each.key == claim.record.key and each.token < claim.record.token)
+        return NO_PROOF if any(each.may_have_acted for each in before) else Absent()
 
     async def _write_undo(self, of: Act, claim: Claim, answer: Found) -> EffectRecord:
         return await self._ledger.settle_undo(claim, of, answer)
@@ -228,6 +242,14 @@ def _as_asked(act: Act, record: EffectRecord) -> EffectRecord:
     asked, moved = act.amount_minor, record.captured_minor
     if asked is not None and moved is not None and moved != asked:
         raise AmountMismatch(asked, moved)
+    return record
+
+
+def _as_taken(record: EffectRecord) -> EffectRecord:
+    """Refuse that more came back than was taken; less is right, when somebody else gave back the rest (M04)."""
+    taken, back = record.captured_minor, record.refunded_minor
+    if taken is not None and back is not None and back > max(taken, record.amount_minor or 0):
+        raise AmountMismatch(taken, back)
     return record
 
 

@@ -16,7 +16,7 @@ from orderflow.domain.errors import LedgerUnavailable
 from orderflow.ledger.postgres_database import PostgresDatabase
 from orderflow.ledger.schema import LATEST, require_latest
 from orderflow.ledger.sql_ledger import SqlLedger
-from orderflow.ledger.statements import POSTGRES, load_statements
+from orderflow.ledger.statements import FILES, POSTGRES, load_statements
 from orderflow.ledger.transactions import Row, Transaction
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ _WITHIN = 15.0  # seconds for one call, with all its tries
 
 
 def _load() -> dict[str, str]:
-    shared = load_statements("sql/effects.sql", POSTGRES) | load_statements("sql/review.sql", POSTGRES)
+    shared = {name: statement for file in FILES for name, statement in load_statements(file, POSTGRES).items()}
     own = {
         name: re.sub(r"(\w+)\(\)", lambda named: shared.get(named[1], named[0]), statement)
         for name, statement in load_statements("sql/postgres.sql", POSTGRES).items()
@@ -85,7 +85,10 @@ class PostgresLedger(SqlLedger):
         return cls(database, pool)
 
     async def check(self) -> str:
-        """Say what and where this ledger is, after writing to it."""
+        """Say what and where this ledger is, after writing to it.
+
+        Raises `InvalidSettings` for a user who lacks what a worker needs.
+        """
         version = await self._call(self._write_nothing_new, opening=True)
         return f"{self._database.where}, server {version // 10000}.{version % 10000}, schema {LATEST}"
 
@@ -143,6 +146,9 @@ class PostgresLedger(SqlLedger):
                 self._at_rest.set()
 
     async def _write_nothing_new(self, connection: Connection) -> int:
+        (access,) = await _rows(connection, "missing_grants")
+        if access["missing"]:
+            raise self._database.lacking(access["who"], access["missing"])
         await _rows(connection, "write_nothing_new")
         return connection.info.server_version
 

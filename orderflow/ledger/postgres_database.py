@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import PoolTimeout
 
 from orderflow.domain.errors import InvalidSettings, LedgerUnavailable, OrderflowError
+from orderflow.ledger.schema import ROLES, UPGRADE
 from orderflow.ledger.statements import POSTGRES, load_statements
 
 _CONNECTION: Final = {
@@ -42,6 +43,12 @@ _ADVICE: Final = (
     (r'role ".*" does not exist', "create that user, or name another in ORDERFLOW_LEDGER_URL"),
     (r'database ".*" does not exist', "create that database, or name another in ORDERFLOW_LEDGER_URL"),
     ("no pg_hba.conf entry", "let this user connect from here (pg_hba.conf), or add sslmode=require to the URL"),
+    (
+        "permission denied to create role",
+        "an administrator makes the roles once for the server: "
+        + " ".join(f"CREATE ROLE {role};" for role in ROLES)
+        + f" then run `{UPGRADE}` again",
+    ),
     ("permission denied", "grant this user what it needs, or name another in ORDERFLOW_LEDGER_URL"),
     (r'relation ".*" already exists', "it holds the tables of something else; name another in ORDERFLOW_LEDGER_URL"),
     ("invalid .* value", "correct ORDERFLOW_LEDGER_URL"),
@@ -92,8 +99,13 @@ class PostgresDatabase:
         with self.translated(opening=True):
             async with asyncio.timeout(_WITHIN):
                 async with await psycopg.AsyncConnection.connect(self.conninfo, autocommit=True) as connection:
-                    has_schema = await _first(connection, "has_schema")
-                    return await _first(connection, "get_schema") if has_schema else None
+                    who, may_look = await _row(connection, "get_access")
+                    if may_look is None:
+                        return None
+                    if not may_look:
+                        raise self.lacking(who, "SELECT on ledger_schema")
+                    revision: str | None = (await _row(connection, "get_schema"))[0]
+                    return revision
 
     @contextmanager
     def translated(self, *, opening: bool = False) -> Iterator[None]:
@@ -112,7 +124,8 @@ class PostgresDatabase:
         """Say what `error` means; see `translated`."""
         said = _said(error)
         if not opening:
-            return LedgerUnavailable(f"the {self.where} cannot be used now: {said}")
+            role = "; this takes another role of the ledger's" if said.startswith("permission denied") else ""
+            return LedgerUnavailable(f"the {self.where} cannot be used now: {said}{role}")
         for pattern, advice in _ADVICE:
             if re.search(pattern, said):
                 return InvalidSettings(f"the {self.where} cannot be used: {said}; {advice}")
@@ -120,14 +133,21 @@ class PostgresDatabase:
             f"the {self.where} cannot be used now: {said}; check ORDERFLOW_LEDGER_URL, and that the server runs"
         )
 
+    def lacking(self, who: str, missing: str) -> InvalidSettings:
+        """What to say to the user `who`, who lacks the privileges `missing` of a worker."""
+        return InvalidSettings(
+            f'the {self.where} cannot be used: {who} lacks {missing}; for a worker: GRANT orderflow_worker TO "{who}"'
+            " (docs/ledger-operations.md has the roles of others)"
+        )
+
     def _conninfo(self, options: str) -> str:
         own = self.parameters.get("options")
         return make_conninfo("", **{**self.parameters, "options": f"{options} {own}" if own else options})
 
 
-async def _first(connection: "psycopg.AsyncConnection[tuple[str, ...]]", statement: str) -> str | None:
+async def _row(connection: "psycopg.AsyncConnection[tuple[Any, ...]]", statement: str) -> tuple[Any, ...]:
     row = await (await connection.execute(_STATEMENTS[statement])).fetchone()
-    return row[0] if row else None
+    return row or (None, None)
 
 
 def _said(error: BaseException) -> str:

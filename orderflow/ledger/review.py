@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from orderflow.domain.operations import OperationClaims, Resolution
 from orderflow.domain.orders import Standing
 from orderflow.ledger import EffectLedger, EffectRecord
+from orderflow.ledger.retention import RetentionLedger
 
 OpenedBy = Literal["order", "reconcile"]
 """Who put an effect before people, and so whose door an operation on it goes to."""
@@ -112,5 +113,5 @@ class ReviewLedger(Protocol):
         ...
 
 
-class Ledger(EffectLedger, ReviewLedger, Protocol):
+class Ledger(EffectLedger, ReviewLedger, RetentionLedger, Protocol):
     """All that a ledger does."""

@@ -69,12 +69,13 @@ def operations(key: str) -> Transaction[list[OperationRecord]]:
 
 def resolve(key: str, undo_key: str, outcome: Resolution) -> Transaction[EffectRecord | None]:
     """End an effect by a person's word; see `ReviewLedger.resolve`."""
-    for held in (key, undo_key):
-        rows = yield "get_effect", {"key": held}
-        if rows and rows[0]["state"] == "pending" and rows[0]["lease_left_ms"] > 0:
-            raise EffectBusy(f"{held} is in flight", retry_after=rows[0]["lease_left_ms"] / 1000)
     yield ("resolve_taken_back" if outcome is Resolution.TAKEN_BACK else "resolve_kept"), {"key": key}
     yield "void_undo", {"key": undo_key}
+    yield "forbid_undo", {"key": key, "undo_key": undo_key}
+    for settled in (key, undo_key):  # looked at last: what is claimed meanwhile is not settled by the statements above
+        rows = yield "get_effect", {"key": settled}
+        if rows and rows[0]["state"] == "pending":
+            raise EffectBusy(f"{settled} is in flight", retry_after=max(0, rows[0]["lease_left_ms"]) / 1000)
     yield "close_review_item", {"key": key, "closed_as": outcome.value}
     return (yield from get(key))
 

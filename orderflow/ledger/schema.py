@@ -15,6 +15,9 @@ UPGRADE: Final = "orderflow db upgrade"
 UPGRADE_LOCK: Final = 0x6F72646572666C6F
 """The advisory lock that keeps two upgrades of a PostgreSQL ledger apart: the letters `orderflo`."""
 
+ROLES: Final = ("orderflow_worker", "orderflow_ingress", "orderflow_operator", "orderflow_keeper", "orderflow_reader")
+"""The group roles that revision 0003 makes on a PostgreSQL server, each with the least that it needs."""
+
 _VERSIONS = "migrations/versions"
 
 

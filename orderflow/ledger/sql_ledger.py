@@ -10,7 +10,15 @@ from orderflow.domain.effects import Act, Found
 from orderflow.domain.errors import ClaimLost
 from orderflow.domain.operations import OperationClaims, Resolution
 from orderflow.domain.orders import Standing
-from orderflow.ledger import AttemptRecord, Claim, EffectRecord, review_transactions, transactions
+from orderflow.ledger import (
+    AttemptRecord,
+    Claim,
+    EffectRecord,
+    retention_transactions,
+    review_transactions,
+    transactions,
+)
+from orderflow.ledger.retention import EndedOrder
 from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem
 from orderflow.ledger.transactions import Transaction
 
@@ -111,6 +119,14 @@ class SqlLedger(ABC):
     async def resolve(self, key: str, undo_key: str, outcome: Resolution) -> EffectRecord | None:
         """See `ReviewLedger.resolve`."""
         return await self._write(partial(review_transactions.resolve, key, undo_key, outcome))
+
+    async def ended(self, period: timedelta, after: EndedOrder | None, limit: int) -> list[EndedOrder]:
+        """See `RetentionLedger.ended`."""
+        return await self._read(partial(retention_transactions.ended, period, after, limit))
+
+    async def forget(self, period: timedelta, after: EndedOrder | None, limit: int) -> list[EndedOrder]:
+        """See `RetentionLedger.forget`."""
+        return await self._write(partial(retention_transactions.forget, period, after, limit))
 
     @abstractmethod
     async def check(self) -> str:

@@ -16,12 +16,12 @@ from typing import Any, Self, TypeVar
 from orderflow.domain.errors import InvalidSettings, LedgerUnavailable
 from orderflow.ledger.schema import LATEST, REVISIONS, require_known, statements
 from orderflow.ledger.sql_ledger import SqlLedger
-from orderflow.ledger.statements import SQLITE, load_statements
+from orderflow.ledger.statements import FILES, SQLITE, load_statements
 from orderflow.ledger.transactions import Row, Transaction
 
 T = TypeVar("T")
 
-_STATEMENTS = load_statements("sql/effects.sql", SQLITE) | load_statements("sql/review.sql", SQLITE)
+_STATEMENTS = {name: statement for file in FILES for name, statement in load_statements(file, SQLITE).items()}
 
 _BUSY_SECONDS = 3.0  # SQLite's own wait for another writer; BEGIN IMMEDIATE makes it apply to all of a transaction
 _TRIES = 4

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from orderflow.domain.effects import UNDONE, Act, Done, EffectState, Found, Pending, Refused, Unknown
-from orderflow.domain.errors import ChargeWindowClosed, EffectBusy, EffectReversed, IntentConflict
+from orderflow.domain.errors import ChargeWindowClosed, EffectBusy, EffectReversed, IntentConflict, LedgerUnavailable
 from orderflow.ledger import AttemptRecord, Claim, EffectRecord
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ Statement = tuple[str, Mapping[str, object]]
 Transaction = Generator[Statement, list[Row], T]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 _READS = 3  # a row that changes between a statement and the look at it is tried again, this many times in all
 
 
@@ -46,9 +46,9 @@ def claim(
     act: Act, *, holder: str, lease: timedelta, claim_by: datetime | None = None
 ) -> Transaction[Claim | EffectRecord]:
     """Claim `act`; see `EffectLedger.claim`."""
-    window = None if claim_by is None else (claim_by - _EPOCH) // _MILLISECOND
+    window = None if claim_by is None else milliseconds(claim_by)
     for _ in range(_READS):
-        terms = {"holder": holder, "lease_ms": lease // _MILLISECOND, "claim_by_ms": window}
+        terms = {"holder": holder, "lease_ms": lease // MILLISECOND, "claim_by_ms": window}
         rows = yield "claim_effect", {**_columns(act), **terms}
         if rows:
             claimed = record(rows[0])
@@ -65,7 +65,7 @@ def claim(
 
 def renew(held: Claim, lease: timedelta) -> Transaction[bool]:
     """Extend the lease; `False` when the claim is lost."""
-    rows = yield "renew_lease", {**_fence(held), "lease_ms": lease // _MILLISECOND}
+    rows = yield "renew_lease", {**_fence(held), "lease_ms": lease // MILLISECOND}
     return bool(rows)
 
 
@@ -89,6 +89,9 @@ def claim_undo(undo: Act, of: Act, *, holder: str, lease: timedelta) -> Transact
     nothing_to_undo = yield from _begin_reversal(of)
     if nothing_to_undo is not None:
         return nothing_to_undo
+    undone = yield from get(undo.key)
+    if undone is not None and undone.state is EffectState.VOIDED:
+        raise EffectReversed(f"{of.key} was settled by a person: it is not taken back any more")
     claimed = yield from claim(undo, holder=holder, lease=lease)
     if isinstance(claimed, Claim):
         return claimed
@@ -194,40 +197,59 @@ def _storable(text: str | None) -> str | None:
 
 
 def record(row: Row) -> EffectRecord:
-    """Give a row of `effects` as a record."""
-    return EffectRecord(
-        key=row["key"],
-        workflow_id=row["workflow_id"],
-        step=row["step"],
-        provider=row["provider"],
-        operation=row["operation"],
-        intent_digest=row["intent_digest"],
-        state=EffectState(row["state"]),
-        token=row["token"],
-        amount_minor=row["amount_minor"],
-        currency=row["currency"],
-        reference=row["reference"],
-        captured_minor=row["captured_minor"],
-        refunded_minor=row["refunded_minor"],
-        decline_code=row["decline_code"],
-        result_json=row["result_json"],
-        created_at=time(row["created_at"]),
-        updated_at=time(row["updated_at"]),
-        settled_at=None if row["settled_at"] is None else time(row["settled_at"]),
-    )
+    """Give a row of `effects` as a record; `LedgerUnavailable` names one that cannot be read."""
+    try:
+        return EffectRecord(
+            key=row["key"],
+            workflow_id=row["workflow_id"],
+            step=row["step"],
+            provider=row["provider"],
+            operation=row["operation"],
+            intent_digest=row["intent_digest"],
+            state=EffectState(row["state"]),
+            token=row["token"],
+            amount_minor=row["amount_minor"],
+            currency=row["currency"],
+            reference=row["reference"],
+            captured_minor=row["captured_minor"],
+            refunded_minor=row["refunded_minor"],
+            decline_code=row["decline_code"],
+            result_json=row["result_json"],
+            created_at=time(row["created_at"]),
+            updated_at=time(row["updated_at"]),
+            settled_at=None if row["settled_at"] is None else time(row["settled_at"]),
+            age=row["age_ms"] * MILLISECOND,
+        )
+    except (ValueError, OverflowError) as error:
+        raise _unreadable(row, error) from error
 
 
 def _attempt(row: Row) -> AttemptRecord:
-    return AttemptRecord(
-        key=row["key"],
-        token=row["token"],
-        holder=row["holder"],
-        started_at=time(row["started_at"]),
-        ended_at=None if row["ended_at"] is None else time(row["ended_at"]),
-        ended=row["ended"],
+    try:
+        return AttemptRecord(
+            key=row["key"],
+            token=row["token"],
+            holder=row["holder"],
+            started_at=time(row["started_at"]),
+            ended_at=None if row["ended_at"] is None else time(row["ended_at"]),
+            ended=row["ended"],
+        )
+    except (ValueError, OverflowError) as error:
+        raise _unreadable(row, error) from error
+
+
+def _unreadable(row: Row, error: Exception) -> LedgerUnavailable:
+    """A row that is damaged, or of another release, is named, so that it stops its own order only (W18)."""
+    return LedgerUnavailable(
+        f"the ledger's row of {row['key']} cannot be read: {error}; restore it, or run the orderflow that wrote it"
     )
 
 
 def time(milliseconds: int) -> datetime:
     """Give a time of the ledger as an aware one."""
-    return _EPOCH + milliseconds * _MILLISECOND
+    return _EPOCH + milliseconds * MILLISECOND
+
+
+def milliseconds(at: datetime) -> int:
+    """Give an aware time as the ledger keeps it."""
+    return (at - _EPOCH) // MILLISECOND

@@ -6,12 +6,13 @@ The protocol (JSON; the same act twice acts once):
                                              401, 403, 404, 405, 407: unavailable, unless the body says declined
     POST /{provider}/undo     {undo, of}     the same
     POST /{provider}/lookup   {act}          also 404 absent · 410 undone; here only a body that says so proves anything
+         …?by=merchant_reference             found by workflow_id, step and operation, where the provider is declared so
     GET  /{provider}/acts?since=TIME         what was done since, as a list
 """
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,8 +27,10 @@ from orderflow.domain.effects import (
     Act,
     Answer,
     Busy,
+    Capabilities,
     Done,
     Found,
+    Handle,
     Listed,
     Pending,
     Performed,
@@ -92,13 +95,20 @@ class _Response:
     retry_after: float | None
 
 
-def open_http_providers(base_url: str, names: Iterable[str], timeouts: Timeouts | None = None) -> dict[str, Provider]:
+def open_http_providers(
+    base_url: str,
+    names: Iterable[str],
+    timeouts: Timeouts | None = None,
+    declared: Mapping[str, Capabilities] | None = None,
+) -> dict[str, Provider]:
     """Give a provider for each name, all over one pool of connections: `aclose` of any closes it for all.
+
+    `declared` says what those can do that can more, or less, than one of which nothing is known.
 
     Raises:
         InvalidSettings: when `base_url` is no absolute http or https URL.
     """
-    timeouts = timeouts or Timeouts()
+    timeouts, declared = timeouts or Timeouts(), declared or {}
     try:
         url = httpx2.URL(base_url)
     except httpx2.InvalidURL:
@@ -107,7 +117,7 @@ def open_http_providers(base_url: str, names: Iterable[str], timeouts: Timeouts 
         raise InvalidSettings("the providers' address must be an absolute http:// or https:// URL")
     # Only our own settings say where effects go: no proxy and no .netrc from the environment.
     client = httpx2.AsyncClient(trust_env=False)
-    return {name: HttpProvider(client, base_url, name, timeouts) for name in names}
+    return {name: HttpProvider(client, base_url, name, timeouts, declared.get(name)) for name in names}
 
 
 class HttpProvider(Provider):
@@ -117,19 +127,33 @@ class HttpProvider(Provider):
     fields and a short code are taken over, never its text (T43, T46).
     """
 
-    def __init__(self, client: httpx2.AsyncClient, base_url: str, name: str, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        base_url: str,
+        name: str,
+        timeouts: Timeouts,
+        capabilities: Capabilities | None = None,
+    ) -> None:
         self._client = client
+        self._capabilities = capabilities or Capabilities()
         self._url = f"{base_url.rstrip('/')}/{name}"
         self._timeouts = timeouts
         self.name = name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `Provider`."""
+        return self._capabilities
 
     async def perform(self, act: Act) -> Performed:
         """See `Provider`."""
         return _performed(await self._post("acts", act.key, act.model_dump(mode="json")))
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         """See `Provider`."""
-        response = await self._post("lookup", act.key, act.model_dump(mode="json"))
+        path = "lookup" if by is Handle.KEY else f"lookup?by={by}"
+        response = await self._post(path, act.key, act.model_dump(mode="json"))
         return _found(response) if isinstance(response, _Response) else response
 
     async def undo(self, undo: Act, of: Act) -> Performed:

@@ -10,17 +10,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orderflow.domain.effects import Absent, Act, Found, Listed, Performed, Provider, Undone, Unknown
+from orderflow.domain.effects import (
+    Absent,
+    Act,
+    Capabilities,
+    Found,
+    Handle,
+    Listed,
+    Performed,
+    Provider,
+    Undone,
+    Unknown,
+)
 from orderflow.domain.errors import InvalidInput
 from orderflow.providers.simulation import rules
-from orderflow.providers.simulation.books import Books, Entry, EntryState
+from orderflow.providers.simulation.books import FORGOTTEN, Books, Entry, EntryState
 from orderflow.providers.simulation.faults import Fault
 from orderflow.providers.simulation.journal import Journal, Line, Turn
 from orderflow.providers.simulation.replies import Reply
 
-__all__ = ["PROVIDERS", "Fault", "Reply", "SimulatedProvider", "SimulatedWorld"]
+__all__ = ["PROVIDERS", "SIMULATED", "Fault", "Reply", "SimulatedProvider", "SimulatedWorld"]
 
 PROVIDERS: Final = ("inventory", "risk", "payments", "notifications")
+
+SIMULATED: Final = Capabilities(lookup_by=frozenset(Handle), lists=True)
+"""What simulated providers declare unless told otherwise: keys for a day, and our reference for ever."""
 
 Decision = Callable[[Turn[Books], int | None], Reply]
 
@@ -46,9 +60,9 @@ class SimulatedWorld:
         """Take back what stands of `of`, once under the key of `undo`."""
         return await self._call(lambda turn, started: rules.undo(turn, undo, of, started))
 
-    async def lookup(self, act: Act) -> Reply:
-        """Say what became of `act.key`."""
-        return await self._call(lambda turn, started: rules.lookup(turn, act, started))
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Reply:
+        """Say what became of `act`."""
+        return await self._call(lambda turn, started: rules.lookup(turn, act, started, by))
 
     async def aclose(self) -> None:
         """Drop the calls that a fault still delays."""
@@ -56,9 +70,9 @@ class SimulatedWorld:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
 
-    def provider(self, name: str) -> "SimulatedProvider":
+    def provider(self, name: str, capabilities: Capabilities = SIMULATED) -> "SimulatedProvider":
         """One provider of this world; a name of your own gives one that just remembers what it did."""
-        return SimulatedProvider(self, name)
+        return SimulatedProvider(self, name, capabilities)
 
     def log(self) -> list[Line]:
         """Everything since the last reset (whose own line comes first), oldest first."""
@@ -138,19 +152,30 @@ class SimulatedWorld:
 
 
 class SimulatedProvider(Provider):
-    """One provider of a simulated world, in process. A lost reply is `Unknown`; a hanging one never comes."""
+    """One provider of a simulated world, in process. A lost reply is `Unknown`; a hanging one never comes.
 
-    def __init__(self, world: SimulatedWorld, name: str) -> None:
+    What it is declared not to look up it does not say, whatever stands in the log.
+    """
+
+    def __init__(self, world: SimulatedWorld, name: str, capabilities: Capabilities = SIMULATED) -> None:
         self._world = world
+        self._capabilities = capabilities
         self.name = name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See `Provider`."""
+        return self._capabilities
 
     async def perform(self, act: Act) -> Performed:
         """See `Provider`."""
         return _performed(await _arrived(self._world.perform(act)))
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         """See `Provider`."""
-        return await _arrived(self._world.lookup(act))
+        if by not in self._capabilities.lookup_by:
+            return Unknown(detail=f"no lookup by {by}")
+        return await _arrived(self._world.lookup(act, by))
 
     async def undo(self, undo: Act, of: Act) -> Performed:
         """See `Provider`."""
@@ -196,7 +221,7 @@ def _acted(entry: Entry) -> bool:
 
 def _listed(entry: Entry) -> Listed:
     return Listed(
-        key=str(entry.line["key"]),
+        key=str(entry.line["key"]).partition(FORGOTTEN)[0],
         operation=str(entry.line["operation"]),
         reference=str(entry.line["reference"]),
         at=datetime.fromisoformat(str(entry.line["at"])),

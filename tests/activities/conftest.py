@@ -47,7 +47,7 @@ async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
     else:
         server: Postgres = request.getfixturevalue("postgres")
         server.emptied()
-        opened = LedgerDatabase(server.url(), server.emptied)
+        opened = LedgerDatabase(server.url())
     yield opened
     await opened.aclose()
 

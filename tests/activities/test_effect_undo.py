@@ -1,18 +1,24 @@
 """The way back, and the last look at an effect whose attempts are used up."""
 
+import json
 from collections import deque
+from collections.abc import AsyncIterator
+from datetime import timedelta
 
+import httpx2
 import pytest
 
 from orderflow.domain.effects import Busy, Done, EffectState, Found, Refused, Unavailable, Undone, Unknown
 from orderflow.domain.errors import CannotUndo, Declined, EffectReversed, OrderflowError, OutcomeUnknown
 from orderflow.ledger import EffectLedger
+from orderflow.providers.http import HttpProvider, Timeouts
 from tests.support.bank import Bank, Told
 from tests.support.ledger import (
     CHARGE,
     NO_TIME,
     PATIENT,
     PENDING,
+    REFUND,
     endings,
     perform,
     settle,
@@ -74,6 +80,52 @@ async def test_a_refused_undo_can_be_tried_again(ledger: EffectLedger) -> None:
     bank.finds.append(Refused(code="account_closed"))
     assert (await undo(ledger, bank)).state == EffectState.REVERSED
     assert bank.acts("refund") == 1
+
+
+async def test_a_refund_that_stays_pending_is_never_booked_as_done(ledger: EffectLedger) -> None:
+    """Accepted and not settled within the patience: unknown, and the next attempt asks before anything is sent."""
+    bank = Bank()
+    await perform(ledger, bank)
+    bank.told.append(Told(PENDING))
+    bank.finds.extend([PENDING] * 10_000)
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown, match="pending"):
+            await undo(ledger, bank, patience=timedelta(milliseconds=20))
+    refund = await ledger.get(REFUND.key)
+    assert refund is not None
+    assert (await state_of(ledger), refund.state, refund.reference) == ("reversing", EffectState.PENDING, "ch_1")
+    assert [method for method, key in bank.calls if key == REFUND.key].count("undo") == 1
+
+
+async def test_a_refund_with_a_success_flag_and_an_error_text_is_not_booked(ledger: EffectLedger) -> None:
+    """M04: 200 and "ok" and an error are no success; what the provider says when it is looked up counts."""
+    told = iter(
+        [
+            (200, {"answer": "done", "reference": "ch_1", "amount_minor": 1000}),
+            (200, {"answer": "done", "reference": "re_1", "amount_minor": 1000, "ok": True, "error": "not refunded"}),
+            (404, {"answer": "absent"}),
+            (200, {"answer": "done", "reference": "re_2", "amount_minor": 1000}),
+        ]
+    )
+    asked = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        status, body = next(told)
+        asked.append(request.url.path)
+        return httpx2.Response(status, content=_arriving(json.dumps(body).encode()))
+
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    payments = HttpProvider(client, "http://psp.test", "payments", Timeouts())
+    await perform(ledger, payments)
+    with pytest.raises(OutcomeUnknown):
+        await undo(ledger, payments)
+    assert await state_of(ledger) == EffectState.REVERSING
+    assert (await undo(ledger, payments)).state == EffectState.REVERSED
+    assert asked == ["/payments/acts", "/payments/undo", "/payments/lookup", "/payments/undo"]
+
+
+async def _arriving(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 @pytest.mark.parametrize(("by_hand", "refunded"), [(300, 700), (1000, 0)])

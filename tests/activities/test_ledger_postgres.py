@@ -371,11 +371,13 @@ async def test_the_check_says_what_and_where(server: Postgres, ledger: PostgresL
 
 
 async def test_the_check_notices_who_may_not_write(server: Postgres, open_ledger: Open) -> None:
-    """A user without rights is told so before the first order is."""
-    server.run(f"REVOKE ALL ON effects, attempts FROM {GUARDED}")
+    """A user without rights is told so before the first order is, with what to grant."""
+    server.run(f"REVOKE orderflow_worker FROM {GUARDED}")
     server.run(f"GRANT SELECT ON effects, attempts, ledger_schema TO {GUARDED}")
     ledger = await open_ledger(server.url(user=GUARDED), password=PASSWORD)
-    with pytest.raises(InvalidSettings, match=r"permission denied.*grant this user what it needs"):
+    with pytest.raises(
+        InvalidSettings, match=r'guarded lacks INSERT on attempts, .*GRANT orderflow_worker TO "guarded"'
+    ):
         await ledger.check()
     assert await ledger.get(CHARGE.key) is None
     with pytest.raises(LedgerUnavailable, match="permission denied"):

@@ -9,11 +9,11 @@ import pytest
 
 from orderflow.domain.effects import EffectState
 from orderflow.domain.errors import InvalidSettings, LedgerUnavailable
-from orderflow.ledger import sqlite
+from orderflow.ledger import Claim, sqlite
 from orderflow.ledger.schema import LATEST
 from orderflow.ledger.sqlite import SqliteLedger
 from tests.support.bank import Bank
-from tests.support.ledger import CHARGE, perform
+from tests.support.ledger import CHARGE, LONG, perform
 from tests.support.ledger_states import claimed, committed, pending, reversed_
 
 pytestmark = pytest.mark.timeout(60)
@@ -108,6 +108,37 @@ async def test_a_lock_that_goes_is_waited_for(path: Path, monkeypatch: pytest.Mo
     assert (await claimed(ledger)).fresh
     other.close()
     await ledger.aclose()
+
+
+@pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
+async def test_a_first_insert_that_is_not_committed_yet_is_waited_for(
+    ledger: SqliteLedger, path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """The second caller reads the winner's row, or is the first after all; never nothing, never both (D03)."""
+    await ledger._on_thread(partial(ledger._rows, "PRAGMA busy_timeout = 0", {}))
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute(
+        "INSERT INTO effects (key, workflow_id, step, provider, operation, intent_digest, state, token, lease_until,"
+        " created_at, updated_at, settled_at) VALUES (?, 'order-1', 'charge', 'payments', 'charge', ?, 'committed',"
+        " 1, 0, 1, 1, 1)",
+        (CHARGE.key, CHARGE.intent_digest),
+    )
+    waited: list[float] = []
+
+    def goes_on(seconds: float) -> None:
+        waited.append(seconds)
+        other.execute(ending)
+
+    monkeypatch.setattr("orderflow.ledger.sqlite.time.sleep", goes_on)
+    outcome = await ledger.claim(CHARGE, holder="two", lease=LONG)
+    other.close()
+    assert len(waited) == 1
+    if ending == "COMMIT":
+        assert outcome == await ledger.get(CHARGE.key)
+    else:
+        assert isinstance(outcome, Claim)
+        assert outcome.fresh
 
 
 def make_folder(path: Path) -> None:

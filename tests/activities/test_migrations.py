@@ -17,6 +17,7 @@ from orderflow.backends import Schema, open_existing_ledger, open_ledger, read_l
 from orderflow.domain.effects import EffectState
 from orderflow.domain.errors import InvalidSettings
 from orderflow.ledger import schema, sqlite
+from orderflow.ledger import upgrade as upgrade_module
 from orderflow.ledger.schema import LATEST, REVISIONS, UPGRADE_LOCK, require_latest
 from orderflow.ledger.statements import POSTGRES, SQLITE
 from orderflow.settings import Settings
@@ -172,6 +173,36 @@ def _tables(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
         made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
     return [re.sub(r"\s+", " ", sql.replace("COLLATE BINARY", "")) for (sql,) in made]
+
+
+@pytest.mark.parametrize("revision", REVISIONS[:-1])
+async def test_a_postgres_ledger_of_an_older_release_is_upgraded_with_what_it_holds(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, revision: str
+) -> None:
+    """Refused before, with the command; after it, every row is there, and the tables are those of a new one."""
+    old, new = (Settings(ledger_url=postgres.new_database(name)) for name in ("old", "fresh"))
+    monkeypatch.setattr(upgrade_module, "LATEST", revision)
+    await upgrade_ledger(old)
+    monkeypatch.undo()
+    held = (
+        "INSERT INTO effects (key, workflow_id, step, provider, operation, intent_digest, state, token, lease_until,"
+        " created_at, updated_at)"
+        " VALUES ('a.charge.do', 'a', 'charge', 'payments', 'charge', 'x', 'pending', 1, 0, 1, 1)"
+    )
+    postgres.run(held, database="old")
+    with pytest.raises(InvalidSettings, match=rf"has schema {revision}, .* needs {LATEST}; run `orderflow db upgrade`"):
+        await open_ledger(old)
+    for settings in (old, new):
+        await upgrade_ledger(settings)
+    ledger = await open_ledger(old)
+    assert await state_of(ledger, "a.charge.do") is EffectState.PENDING
+    await ledger.aclose()
+    made = (
+        "SELECT table_name, column_name, data_type, is_nullable FROM information_schema.columns"
+        " WHERE table_schema = 'public' UNION ALL SELECT indexname, indexdef, '', '' FROM pg_indexes"
+        " WHERE schemaname = 'public' ORDER BY 1, 2"
+    )
+    assert postgres.run(made, database="old") == postgres.run(made, database="fresh")
 
 
 async def test_an_older_sqlite_ledger_is_upgraded_when_it_is_opened(

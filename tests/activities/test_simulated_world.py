@@ -149,6 +149,9 @@ async def test_items_that_make_no_sense_are_refused(world: SimulatedWorld, order
         {"kind": "busy", "operation": "CHARGE"},
         {"kind": "busy", "operation": "charge", "often": 2},
         {"kind": "busy"},
+        {"kind": "forget_keys", "operation": "lookup"},
+        {"kind": "forget_keys", "operation": "charge", "times": 2},
+        {"kind": "forget_keys", "operation": "charge", "milliseconds": 5},
     ],
     ids=str,
 )

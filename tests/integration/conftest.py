@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from orderflow.client import connect, ensure_search_attributes
 from tests.support.command_line import unconfigure
 from tests.support.counter import Counter
 from tests.support.processes import TemporalCli
-from tests.support.servers import DevServer
+from tests.support.servers import DevServer, client_of
 from tests.support.shop import Shop, check_orders, open_shop, quick
 
 
@@ -24,9 +23,7 @@ async def dev_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
 @pytest.fixture(scope="session")
 async def client(dev_server: DevServer) -> Client:
     """A client of it, with the search attributes registered."""
-    connected = await connect(address=dev_server.address, namespace="default", use_profile=False)
-    await ensure_search_attributes(connected)
-    return connected
+    return await client_of(dev_server)
 
 
 @pytest.fixture

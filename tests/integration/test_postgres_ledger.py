@@ -31,8 +31,7 @@ SELECT count(*), count(*) FILTER (
 def server(postgres: Postgres) -> Postgres:
     """The server, its ledger without an effect, and its guarded user with the rights of a worker."""
     postgres.emptied()
-    postgres.run(f"GRANT SELECT, INSERT, UPDATE ON effects, attempts TO {GUARDED}")
-    postgres.run(f"GRANT SELECT ON ledger_schema TO {GUARDED}")
+    postgres.run(f"GRANT orderflow_worker TO {GUARDED}")
     return postgres
 
 
@@ -103,6 +102,17 @@ async def test_a_worker_refuses_a_database_without_tables_until_it_is_upgraded(
     assert refused.err.splitlines()[-1].endswith("has no tables yet; run `orderflow db upgrade`")
     assert (await run_process("db", "upgrade", environment=environment)).code == 0
     assert (await run_process("db", "current", "--json", environment=environment)).json["up_to_date"] is True
+
+
+async def test_a_worker_with_another_roles_user_says_what_to_grant(
+    server: Postgres, dev_server: DevServer, tmp_path: Path
+) -> None:
+    """Before it takes an order: one line for whoever administers the database."""
+    url = server.url(user=server.member("orderflow_operator"))
+    environment = bare_environment(TEMPORAL_ADDRESS=dev_server.address, ORDERFLOW_LEDGER_URL=url)
+    refused = await run(*WORKER, folder=tmp_path, environment=environment)
+    assert (refused.code, refused.out) == (2, "")
+    assert 'for a worker: GRANT orderflow_worker TO "a_orderflow_operator"' in refused.err.splitlines()[-1]
 
 
 async def test_a_worker_whose_database_is_not_there_exits_with_3(dev_server: DevServer, tmp_path: Path) -> None:

@@ -153,6 +153,13 @@ async def test_an_act_that_contradicts_itself_is_refused(
     assert asked["key"] not in (await client.get("/log")).text
 
 
+async def test_a_lookup_by_an_unknown_handle_is_refused(client: httpx2.AsyncClient) -> None:
+    """It names the handles that there are (I07)."""
+    asked = body()
+    answer = await client.post("/payments/lookup?by=name", json=asked, headers={"Idempotency-Key": asked["key"]})
+    assert (answer.status_code, "key or merchant_reference" in answer.json()["detail"]) == (400, True)
+
+
 async def test_an_act_with_two_amounts_is_refused(client: httpx2.AsyncClient) -> None:
     """A member that appears twice means nothing, though each parser would choose one (W14)."""
     asked = body()

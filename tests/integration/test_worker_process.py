@@ -111,7 +111,7 @@ async def test_sigterm_lets_a_charge_that_runs_come_to_its_end(shop: Shop) -> No
     assert not [name for name in ("ActivityTaskFailed", "ActivityTaskTimedOut") if books.events(name)]
 
 
-async def test_a_worker_killed_on_every_attempt_leaves_no_failed_order_with_a_charge(hasty_shop: Shop) -> None:
+async def test_sigkill_on_every_attempt_leaves_no_failed_order_with_a_charge(hasty_shop: Shop) -> None:
     """T25: each dies behind the provider's commit, until no attempt is left; the last look finds the charge."""
     shop = hasty_shop
     order = await shop.start()

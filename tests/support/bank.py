@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from orderflow.domain.effects import Absent, Act, Done, Found, Listed, Performed, Undone
+from orderflow.domain.effects import Absent, Act, Capabilities, Done, Found, Handle, Listed, Performed, Undone
 
 
 class Killed(BaseException):
@@ -36,12 +36,14 @@ class Bank:
     calls: list[tuple[str, str]] = field(default_factory=list)
     entered: asyncio.Event = field(default_factory=asyncio.Event)
     on_call: Callable[[], None] = lambda: None
+    capabilities: Capabilities = field(default_factory=lambda: Capabilities(key_horizon=None))
+    taken_back: dict[str, str] = field(default_factory=dict)
 
     async def perform(self, act: Act) -> Performed:
         answer: Performed = await self._answer("perform", act.key, lambda: self._charge(act))
         return answer
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         self.calls.append(("lookup", act.key))
         if self.finds:
             found = self.finds.popleft()
@@ -88,6 +90,7 @@ class Bank:
         return Done(reference=f"ref-{act.key}", amount_minor=act.amount_minor, result={"receipt": act.key})
 
     def _refund(self, undo: Act, of: Act) -> Done:
+        self.taken_back[of.key] = undo.key
         left = sum(amount for _, key, amount in self.log if key in (of.key, undo.key))
         if left:
             self.log.append((undo.operation, undo.key, -left))
@@ -97,6 +100,7 @@ class Bank:
         amounts = [amount for _, logged, amount in self.log if logged == key]
         if not amounts:
             return Absent()
-        if amounts[0] > 0 and sum(amounts) == 0:
+        back = sum(amount for _, logged, amount in self.log if logged == self.taken_back.get(key))
+        if amounts[0] > 0 and sum(amounts) + back == 0:
             return Undone(reference=f"ref-{key}", amount_minor=0)
         return Done(reference=f"ref-{key}", amount_minor=abs(amounts[0]), result={"receipt": key})

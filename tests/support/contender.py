@@ -1,6 +1,7 @@
 """One of several processes on one ledger: `python -m tests.support.contender LEDGER_URL LOG ORDER...`.
 
-It charges every order through a store of its own. With the log `-` it claims them instead, says so, and holds them.
+It says "ready", waits for a line, and charges every order through a store of its own. With the log `-` it claims them
+instead, says "held", and holds them.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from orderflow.backends import open_ledger
-from orderflow.domain.effects import Absent, Act, Done, Found, Listed, Performed
+from orderflow.domain.effects import Absent, Act, Capabilities, Done, Found, Handle, Listed, Performed
 from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
 from orderflow.settings import Settings
@@ -23,6 +24,8 @@ HELD = timedelta(seconds=1)
 class FileBank:
     """Charges each time it is asked and writes a line to a log that all processes share."""
 
+    capabilities = Capabilities(key_horizon=None)
+
     def __init__(self, log: Path) -> None:
         self._log = log
 
@@ -32,7 +35,7 @@ class FileBank:
         os.close(descriptor)
         return Done(reference=act.key, amount_minor=act.amount_minor)
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         charged = act.key in self._log.read_text(encoding="utf-8").splitlines()
         return Done(reference=act.key, amount_minor=act.amount_minor) if charged else Absent()
 
@@ -48,9 +51,11 @@ class FileBank:
 
 async def contend(ledger: EffectLedger, log: Path, orders: list[str]) -> None:
     """Charge every order."""
-    store = EffectStore(ledger, poll_interval=0.01)
+    store = EffectStore(ledger, poll_interval=0.03)
     bank = FileBank(log)
     patience = timedelta(seconds=60)
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
     for order in orders:
         await store.perform(charge(order), bank, holder=str(os.getpid()), lease=LONG, patience=patience)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from orderflow.domain.effects import Act, Found, Listed, Performed, Provider
+from orderflow.domain.effects import Act, Capabilities, Found, Handle, Listed, Performed, Provider, capabilities_of
 
 
 @dataclass
@@ -55,6 +55,11 @@ class GatedProvider(Provider):
         self._gates = gates
         self._reached = reached
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the provider behind the gates declares."""
+        return capabilities_of(self._inner)
+
     async def perform(self, act: Act) -> Performed:
         """See `Provider`."""
         await self._gates.wait(act, after=False)
@@ -63,9 +68,9 @@ class GatedProvider(Provider):
         await self._gates.wait(act, after=True)
         return answer
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         """See `Provider`."""
-        return await self._inner.lookup(act)
+        return await self._inner.lookup(act, by)
 
     async def undo(self, undo: Act, of: Act) -> Performed:
         """See `Provider`."""

@@ -19,15 +19,19 @@ PATIENCE = 30.0
 """Seconds that any wait of a test may take."""
 
 
-async def eventually(look: Callable[[], Awaitable[Seen | None]], patience: float = PATIENCE) -> Seen:
-    """Look until there is something to see (anything true), and give it."""
+async def eventually(
+    look: Callable[[], Awaitable[Seen | None]], patience: float = PATIENCE, pause: float = 0.05
+) -> Seen:
+    """Look every `pause` seconds until there is something to see (anything true), and give it."""
     async with asyncio.timeout(patience):
         while not (seen := await look()):  # what is looked at is outside this process
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause)
         return seen
 
 
-async def at_stage(handle: Handle, stage: Stage, patience: float = PATIENCE) -> WorkflowExecutionDescription:
+async def at_stage(
+    handle: Handle, stage: Stage, patience: float = PATIENCE, pause: float = 0.05
+) -> WorkflowExecutionDescription:
     """Wait until an order's search attribute says `stage` and no workflow task is under way."""
 
     async def look() -> WorkflowExecutionDescription | None:
@@ -35,7 +39,7 @@ async def at_stage(handle: Handle, stage: Stage, patience: float = PATIENCE) -> 
         waits = not described.raw_description.HasField("pending_workflow_task")
         return described if waits and described.typed_search_attributes.get(STAGE) == stage else None
 
-    return await eventually(look, patience)
+    return await eventually(look, patience, pause)
 
 
 async def events_of(handle: Handle) -> list[HistoryEvent]:

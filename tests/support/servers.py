@@ -1,9 +1,13 @@
 """Real Temporal servers for tests: found, started as processes of our own, never downloaded (T40)."""
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
+from temporalio.client import Client
+
+from orderflow.client import connect, ensure_search_attributes
 from orderflow.embedded import EmbeddedServer, find_program, find_temporal
 
 TEST_SERVER_VARIABLE = "ORDERFLOW_TEST_SERVER_BINARY"
@@ -27,6 +31,13 @@ def time_skipping_binary() -> Path:
     return found
 
 
+async def client_of(server: EmbeddedServer) -> Client:
+    """A client of that server, with the search attributes registered."""
+    client = await connect(address=server.address, namespace="default", use_profile=False)
+    await ensure_search_attributes(client)
+    return client
+
+
 class DevServer(EmbeddedServer):
     """`async with DevServer(folder) as server`: a dev server at `server.address`; its log goes into `folder`.
 
@@ -35,3 +46,10 @@ class DevServer(EmbeddedServer):
 
     def __init__(self, folder: Path, **options: Any) -> None:
         super().__init__(binary=temporal_binary(), log=folder / "temporal.log", **options)
+
+    async def restart(self) -> None:
+        """Kill it without a word and start it again at the same address, with the state that it has in a file."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+        await self.__aexit__()
+        await self.__aenter__()

@@ -12,7 +12,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
@@ -21,6 +27,7 @@ from orderflow.activities import OrderActivities
 from orderflow.backends import open_ledger
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
 from orderflow.client import known_status
+from orderflow.client.orders import turned_away
 from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
 from orderflow.definitions import packaged_definitions
 from orderflow.domain.approvals import ApprovalRequest, Claims, Decision
@@ -43,7 +50,7 @@ from tests.support.invariants import Books, check_books
 Change = Callable[[dict[str, Any]], None]
 
 PATIENCE = 20.0
-"""Seconds that any wait of a test may take."""
+"""Seconds that any wait of a test may take, unless its shop is opened with more patience."""
 
 ROLES = {
     "alice": ("finance",),
@@ -134,6 +141,7 @@ class Shop:
     published: set[str]
     special: Mapping[str, Provider]
     task_queue: str
+    patience: float = PATIENCE
     gates: Gates = field(default_factory=Gates)
     orders: list["Order"] = field(default_factory=list)
     running: Worker | None = None
@@ -208,8 +216,10 @@ class Shop:
         claims = decision_for(request, decision, who, request.opened_at)
         return self.keys[who].sign(Claims.model_validate(claims.model_dump() | changes))
 
-    async def start(self, event: OrderEvent | None = None, definition: Definition | None = None) -> "Order":
-        """Start an order."""
+    async def start(
+        self, event: OrderEvent | None = None, definition: Definition | None = None, **options: Any
+    ) -> "Order":
+        """Start an order; `options` are Temporal's own."""
         event = event or order_event()
         stage = SearchAttributePair(SearchAttributeKey.for_keyword(STAGE_ATTRIBUTE), Stage.RUNNING.value)
         handle = await self.client.start_workflow(
@@ -218,6 +228,7 @@ class Shop:
             id=order_of(event),
             task_queue=self.task_queue,
             search_attributes=TypedSearchAttributes([stage]),
+            **options,
         )
         order = Order(self, handle, event, definition or self.definition)
         self.orders.append(order)
@@ -250,7 +261,7 @@ class Order:
 
     async def view(self) -> OrderView:
         """What the query shows now."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.shop.patience):
             while True:
                 try:
                     return await self.handle.query(OrderWorkflow.view, rpc_timeout=_UNANSWERED)
@@ -268,14 +279,14 @@ class Order:
 
     async def when(self, condition: Callable[[OrderView], Any]) -> OrderView:
         """Wait until the view is as wanted."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.shop.patience):
             while not condition(view := await self.view()):
                 await asyncio.sleep(_PAUSE)
             return view
 
     async def seen(self, look: Callable[["Order"], Awaitable[bool]]) -> None:
         """Wait until `look` sees what it looks for."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.shop.patience):
             while not await look(self):
                 await asyncio.sleep(_PAUSE)
 
@@ -296,25 +307,33 @@ class Order:
 
     async def send(self, token: str) -> None:
         """Send a decision through the signal."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.shop.patience):
             await self.handle.signal(APPROVE_SIGNAL, {"approval": token})
 
     async def decide(self, token: str) -> DoorAnswer:
         """Send a decision through the update and give the verdict."""
-        async with asyncio.timeout(PATIENCE):
-            answer: DoorAnswer = await self.handle.execute_update(
-                DECIDE_UPDATE, {"approval": token}, result_type=DoorAnswer
-            )
-            return answer
+        return await self.update(DECIDE_UPDATE, {"approval": token})
+
+    async def update(self, name: str, message: Any) -> DoorAnswer:
+        """Send an update, again while it is turned away because the order is in the middle of a look."""
+        async with asyncio.timeout(self.shop.patience):
+            while True:
+                try:
+                    answer: DoorAnswer = await self.handle.execute_update(name, message, result_type=DoorAnswer)
+                    return answer
+                except WorkflowUpdateFailedError as error:
+                    if not turned_away(error):
+                        raise
+                await asyncio.sleep(_PAUSE)
 
     async def cancel(self) -> None:
         """Ask Temporal to cancel the order; it may end at its own pace."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.shop.patience):
             await self.handle.cancel()
 
     async def result(self) -> Any:
         """The outcome of a completed order; raises what the order failed with."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.shop.patience):
             return await self.handle.result()
 
     async def ending(self) -> Ending:
@@ -329,7 +348,7 @@ class Order:
 
     async def books(self) -> Books:
         """Everything that is known of this order now."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.shop.patience):
             history = await self.handle.fetch_history()
         effects = await self.shop.ledger.effects(self.id)
         described = await self.handle.describe()
@@ -346,11 +365,12 @@ async def open_shop(
     providers: Mapping[str, Provider] | None = None,
     kinds: Iterable[StepKind] = (),
     ledger_url: str = "",
+    patience: float = PATIENCE,
 ) -> AsyncIterator[Shop]:
     """A shop with a ledger and a world of its own in `folder`; its worker is not running yet.
 
     Its definition is the packaged one after `change`; `kinds` are kinds of step besides the built-in ones; `providers`
-    take the place of simulated ones.
+    take the place of simulated ones; `patience` is how many seconds anything may take to be seen.
     """
     catalogue = Catalogue({**load_catalogue([]).kinds, **{kind.activity: kind for kind in kinds}})
     definition = packaged(catalogue, change)
@@ -366,6 +386,7 @@ async def open_shop(
         published={definition.fingerprint},
         special=providers or {},
         task_queue=f"orders-{uuid.uuid4().hex[:8]}",
+        patience=patience,
     )
     try:
         yield shop

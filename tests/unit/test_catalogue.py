@@ -144,6 +144,7 @@ def test_a_step_that_cannot_be_used_is_refused_naming_its_entry_point(
         ({"compensation": "cancel_shipment"}, "both a compensation and an undo_operation"),
         ({"undo_operation": "cancel"}, "both a compensation and an undo_operation"),
         ({"compensation": "cancel_shipment", "undo_operation": "cancel", "effect": False}, "is a check"),
+        ({"compensation": "cancel_shipment", "undo_operation": "ship"}, "other than its operation 'ship'"),
     ],
     ids=str,
 )

@@ -276,4 +276,4 @@ def test_an_age_in_one_unit(seconds: int, told: str) -> None:
 )
 def test_money_is_told_in_its_own_unit(amount: int | None, currency: str | None, told: str) -> None:
     """M01: also what a newer release has booked."""
-    assert order_page.money(amount, currency) == told
+    assert output.money(amount, currency) == told

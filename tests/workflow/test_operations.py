@@ -10,7 +10,7 @@ from orderflow.domain.audit import Told
 from orderflow.domain.effects import EffectState
 from orderflow.domain.operations import Operation, Resolution
 from orderflow.domain.orders import Reason, Stage, StepState
-from tests.support.operations import claims, is_refused, left_standing, operate, signed, standing, time_of
+from tests.support.operations import is_refused, left_standing, operate, signed, standing, time_of, token_on
 from tests.support.shop import Order, Shop, order_event
 
 RETRY, RESOLVE = Operation.RETRY, Operation.RESOLVE
@@ -172,7 +172,7 @@ async def test_what_stands_is_told_with_who_operated(shop: Shop) -> None:
     """Issue 3: the trail names the operation and the operator."""
     order = await left_standing(shop)
     left = await standing(order)
-    token = shop.keys["oscar"].sign(await claims(order, left, RETRY, "oscar"))
+    token = await token_on(order, left, RETRY, "oscar")
     await operate(order, token)
     view = await order.until(Stage.FAILED_COMPENSATED)
     told = [(event.subject, event.detail) for event in view.trail if event.told is Told.OPERATION_ACCEPTED]

@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
-from orderflow.domain.effects import Absent, Act, Done, Found, Listed, Performed, Refused, Undone, Unknown
+from orderflow.domain.effects import (
+    Absent,
+    Act,
+    Capabilities,
+    Done,
+    Found,
+    Handle,
+    Listed,
+    Performed,
+    Refused,
+    Undone,
+    Unknown,
+)
 from orderflow.domain.errors import InvalidSettings
 
 AnyAnswer = TypeVar("AnyAnswer", Performed, Found)
@@ -32,6 +44,8 @@ def open_shipping(settings: Mapping[str, str]) -> "Shipping":
 class Shipping:
     """`orderflow.domain.effects.Provider` for parcels: each key acts once, whoever asks and however often."""
 
+    capabilities = Capabilities(key_horizon=None, lists=True)
+
     def __init__(self, database: Path) -> None:
         self._database = database
         database.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +56,7 @@ class Shipping:
         """Ship a parcel; a shipment that was cancelled before it was made is refused for ever."""
         return await _answer(self._perform, act)
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         """What became of a shipment, or of its cancellation."""
         return await _answer(self._lookup, act)
 

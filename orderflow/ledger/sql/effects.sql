@@ -1,6 +1,7 @@
 -- The statements of the effect ledger. `now_ms()` stands for the database's own clock in milliseconds (`Dialect` in
 -- `ledger/statements.py`) and `:name` for the driver's placeholder; the rest is plain enough for SQLite and PostgreSQL
 -- alike. Each update carries the state it starts from, so that no transition of `domain/effects.py` can be skipped.
+-- `age_ms` is told by the clock that wrote `created_at`: the clocks of hosts differ.
 
 -- name: claim_effect
 -- Take the effect if nobody ever did, or if it is PENDING with the same intent and its lease is over. No row means
@@ -23,7 +24,7 @@ SET token = effects.token + 1, lease_until = now_ms() + :lease_ms, updated_at = 
 WHERE effects.state = 'pending'
     AND effects.intent_digest = excluded.intent_digest
     AND effects.lease_until <= now_ms()
-RETURNING *;
+RETURNING *, now_ms() - created_at AS age_ms;
 
 -- name: begin_attempt
 -- Who holds the claim with this token: part of each `claim_effect` that gives a row.
@@ -35,7 +36,8 @@ UPDATE attempts SET ended = :ended, ended_at = now_ms() WHERE key = :key AND tok
 
 -- name: get_effect
 -- One effect and what is left of its lease.
-SELECT effects.*, lease_until - now_ms() AS lease_left_ms FROM effects WHERE key = :key;
+SELECT effects.*, lease_until - now_ms() AS lease_left_ms, now_ms() - created_at AS age_ms
+FROM effects WHERE key = :key;
 
 -- name: renew_lease
 -- Only the newest claim can be renewed.
@@ -55,7 +57,7 @@ SET state = :state,
     updated_at = now_ms(),
     settled_at = CASE WHEN :state = 'pending' THEN NULL ELSE now_ms() END
 WHERE key = :key AND token = :token AND state = 'pending'
-RETURNING *;
+RETURNING *, now_ms() - created_at AS age_ms;
 
 -- name: void_unseen
 -- The tombstone for a key that was never claimed; no row when it was.
@@ -68,7 +70,7 @@ VALUES (
     'voided', 0, 0, now_ms(), now_ms(), now_ms()
 )
 ON CONFLICT (key) DO NOTHING
-RETURNING *;
+RETURNING *, now_ms() - created_at AS age_ms;
 
 -- name: begin_reversal
 -- From here on nobody claims or commits the effect: what is known to be done, or unknown and held by nobody.
@@ -79,18 +81,23 @@ WHERE key = :key
 RETURNING *;
 
 -- name: end_reversal
--- Taken back. Of an effect whose own outcome never became known, at least what was given back had been captured.
+-- Taken back. Of an effect whose own outcome never became known, at least what was given back had been captured, and no
+-- more than was asked for.
 UPDATE effects
 SET state = 'reversed',
     refunded_minor = CAST(:refunded_minor AS BIGINT),
-    captured_minor = COALESCE(captured_minor, CAST(:refunded_minor AS BIGINT)),
+    captured_minor = COALESCE(
+        captured_minor,
+        CASE WHEN CAST(:refunded_minor AS BIGINT) > amount_minor THEN amount_minor ELSE CAST(:refunded_minor AS BIGINT) END
+    ),
     updated_at = now_ms(),
     settled_at = now_ms()
 WHERE key = :key AND state = 'reversing';
 
 -- name: effects_of_workflow
 -- All that was done for one order, undos included.
-SELECT * FROM effects WHERE workflow_id = :workflow_id ORDER BY created_at, key;
+SELECT effects.*, now_ms() - created_at AS age_ms
+FROM effects WHERE workflow_id = :workflow_id ORDER BY created_at, key;
 
 -- name: attempts_of_workflow
 -- Every try at it.

@@ -9,7 +9,7 @@ WHERE endings.stage <> excluded.stage;
 -- name: unsettled_effects
 -- A page of forward effects that may stand although their order is not known to have completed, in the order of keys.
 -- What people decided to keep is settled.
-SELECT effects.* FROM effects
+SELECT effects.*, now_ms() - effects.created_at AS age_ms FROM effects
 LEFT JOIN endings ON endings.workflow_id = effects.workflow_id
 LEFT JOIN review_items ON review_items.key = effects.key
 WHERE effects.key > :after
@@ -39,6 +39,8 @@ WHERE review_items.closed_at IS NOT NULL
     OR review_items.opened_by <> excluded.opened_by
     OR review_items.error <> excluded.error
     OR COALESCE(review_items.detail, '') <> COALESCE(excluded.detail, '')
+    OR COALESCE(review_items.amount_minor, -1) <> COALESCE(excluded.amount_minor, -1)
+    OR COALESCE(review_items.currency, '') <> COALESCE(excluded.currency, '')
 RETURNING key;
 
 -- name: close_review_item
@@ -98,3 +100,15 @@ WHERE key = :key AND state = 'pending' AND lease_until <= now_ms();
 -- After a resolution no late undo may act any more.
 UPDATE effects SET state = 'voided', lease_until = 0, updated_at = now_ms(), settled_at = now_ms()
 WHERE key = :key AND state = 'pending' AND lease_until <= now_ms();
+
+-- name: forbid_undo
+-- Nor may the first one, of an effect that stands: an undo that nobody began gets its tombstone.
+INSERT INTO effects (
+    key, workflow_id, step, provider, operation, intent_digest, amount_minor, currency,
+    state, token, lease_until, created_at, updated_at, settled_at
+)
+SELECT
+    CAST(:undo_key AS TEXT), workflow_id, step, provider, 'undo', 'resolved', amount_minor, currency,
+    'voided', 0, 0, now_ms(), now_ms(), now_ms()
+FROM effects WHERE key = :key AND state IN ('committed', 'reversing')
+ON CONFLICT (key) DO NOTHING;

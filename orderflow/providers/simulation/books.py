@@ -1,16 +1,20 @@
 """What is true in the simulated world: the fold over its log."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, cast
 
+from orderflow.domain.effects import Act
 from orderflow.providers.simulation.faults import Fault, FaultQueue
 from orderflow.providers.simulation.journal import Line
 
 STOCK: Final = 1000
 """How many of each SKU there are when nothing is reserved."""
+
+FORGOTTEN: Final = "#"
+"""What follows the key of an act whose provider forgot it: the line of the log that says so."""
 
 _GRACE: Final = timedelta(seconds=5)
 
@@ -98,7 +102,7 @@ class Books:
             self.faults.use(seq)
         match line["kind"]:
             case "fault":
-                self.faults.add(cast("int", line["seq"]), Fault.model_validate(line["injected"]))
+                self._fault(cast("int", line["seq"]), Fault.model_validate(line["injected"]))
             case "act":
                 self._act(line)
             case "lookup":
@@ -107,6 +111,14 @@ class Books:
     def entry(self, provider: str, key: str) -> Entry | None:
         """What `provider` knows under `key`."""
         return self._entries.get((provider, key))
+
+    def key_of(self, act: Act) -> str | None:
+        """The key under which `act` stands in these books: its own, or, once that was forgotten, by our reference."""
+        if (act.provider, act.key) in self._entries:
+            return act.key
+        reference: Line = {"step": act.step, "operation": act.operation}
+        of_order = (entry.line for entry in self.entries(act.provider, act.workflow_id))
+        return next((str(line["key"]) for line in of_order if reference.items() <= line.items()), None)
 
     def entries(self, provider: str, workflow_id: str | None = None) -> list[Entry]:
         """What `provider` knows, of one order if given, in the order of the log."""
@@ -119,6 +131,13 @@ class Books:
     def in_stock(self, sku: str) -> int:
         """How many of `sku` are not reserved."""
         return STOCK - self._held[sku]
+
+    def _fault(self, seq: int, fault: Fault) -> None:
+        if fault.kind == "forget_keys":
+            known = (_without_key(entry, seq) if _is_about(fault, entry) else entry for entry in self._entries.values())
+            self._entries = {(str(entry.line["provider"]), str(entry.line["key"])): entry for entry in known}
+        else:
+            self.faults.add(seq, fault)
 
     def _act(self, line: Line) -> None:
         provider, key, outcome = str(line["provider"]), str(line["key"]), str(line["outcome"])
@@ -160,6 +179,16 @@ class Books:
             entry.polls_left -= 1
         elif line["outcome"] == "absent":  # whoever started it is gone
             del self._entries[provider, key]
+
+
+def _is_about(fault: Fault, entry: Entry) -> bool:
+    line = entry.line
+    return fault.is_for(str(line["provider"]), str(line.get("operation")), str(line["workflow_id"]))
+
+
+def _without_key(entry: Entry, seq: int) -> Entry:
+    """The same act under a key that nobody will ask for: a key of ours holds no such sign."""
+    return replace(entry, line={**entry.line, "key": f"{entry.line['key']}{FORGOTTEN}{seq}"})
 
 
 def _amount(line: Line) -> int:

@@ -5,7 +5,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-FaultKind = Literal["decline", "unavailable", "busy", "pending", "lost_reply", "hang", "delay", "manual_review"]
+FaultKind = Literal[
+    "decline", "unavailable", "busy", "pending", "lost_reply", "hang", "delay", "manual_review", "forget_keys"
+]
 
 LOOKUP: Final = "lookup"
 
@@ -21,6 +23,8 @@ Name = Annotated[str, Field(pattern=_NAME)]
 
 class Fault(BaseModel):
     """One fault. It waits in the log until a call matches it, oldest first, and is used up after `times` calls.
+
+    `forget_keys` does not wait: the provider forgets the keys of what it has done so far, and what it did stands (I07).
 
     kind: `decline` a definitive no with `code` (a risk check answers the decision `decline`); `unavailable` and `busy`
         nothing done, come back after `milliseconds` (rounded up to seconds); `pending` accepted, and settled when
@@ -51,6 +55,7 @@ class Fault(BaseModel):
             (self.milliseconds is not None and self.kind not in _WITH_TIME, f"{self.kind} takes no milliseconds"),
             (not self.commit and self.kind not in _AFTER_THE_ACT, f"{self.kind} takes no commit"),
             (self.code is not None and self.kind != "decline", f"{self.kind} takes no code"),
+            (self.kind == "forget_keys" and self.times != 1, "forget_keys happens at once, so it takes no times"),
         )
         for broken, sentence in rules:
             if broken:

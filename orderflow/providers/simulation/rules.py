@@ -6,7 +6,7 @@ result, payments refund what remains; every other provider, such as an extension
 
 from typing import Final
 
-from orderflow.domain.effects import Absent, Act, Busy, Done, Found, Pending, Refused, Undone, Unknown
+from orderflow.domain.effects import Absent, Act, Busy, Done, Found, Handle, Pending, Refused, Undone, Unknown
 from orderflow.domain.strict_json import JsonValue
 from orderflow.providers.simulation.books import Books, Entry, EntryState
 from orderflow.providers.simulation.faults import LOOKUP, SETTLED_KINDS, Fault, Waiting
@@ -31,13 +31,15 @@ def perform(turn: Turn[Books], act: Act, started: int | None = None) -> Reply:
 
 
 def undo(turn: Turn[Books], act: Act, of: Act, started: int | None = None) -> Reply:
-    """Take back once, under the key of `act`, what still stands of `of`."""
-    return _call(turn, {**_line_of(act), "of": of.key}, started)
+    """Take back once, under the key of `act`, what still stands of `of`, found by its key or by our reference."""
+    return _call(turn, {**_line_of(act), "of": turn.state.key_of(of) or of.key}, started)
 
 
-def lookup(turn: Turn[Books], act: Act, started: int | None = None) -> Reply:
-    """Say what became of `act.key`; a pending act settles after as many lookups as its fault says."""
+def lookup(turn: Turn[Books], act: Act, started: int | None = None, by: Handle = Handle.KEY) -> Reply:
+    """Say what became of `act`; a pending act settles after as many lookups as its fault says."""
     base = {**_line_of(act), "kind": "lookup"}
+    if by is Handle.MERCHANT_REFERENCE:
+        base |= {"key": turn.state.key_of(act) or act.key, "by": by.value}
     waiting = None if started else _strike(turn, base, LOOKUP)
     if waiting is None:
         return Reply(_looked_up(turn, base))
