@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from orderflow.domain.effects import Absent, Act, Done, Found, Listed, Performed
+from orderflow.domain.effects import Absent, Act, Done, Found, Handle, Listed, Performed, Provider
 from orderflow.ledger import EffectLedger
 from orderflow.ledger.effects import EffectStore
 from tests.support.ledger import charge
@@ -15,14 +15,14 @@ _PATIENCE = timedelta(seconds=8)
 _HOLDER = "worker-1/01234567-89ab-cdef-0123-456789abcdef/1/1"
 
 
-class AtOnce:
+class AtOnce(Provider):
     """A provider that takes no time: what is measured is what stands around it."""
 
     async def perform(self, act: Act) -> Performed:
         """Do nothing, successfully."""
         return Done(reference=f"ch_{act.key[:16]}", amount_minor=act.amount_minor)
 
-    async def lookup(self, act: Act) -> Found:
+    async def lookup(self, act: Act, by: Handle = Handle.KEY) -> Found:
         """Never asked: every effect is a new one."""
         return Absent()
 
