@@ -36,6 +36,12 @@ class SqlLedger(ABC):
     async def _write(self, transaction: Callable[[], Transaction[T]]) -> T:
         """Run a writing transaction, again from its start when the database asks. Raises `LedgerUnavailable`."""
 
+    async def _write_once(self, transaction: Callable[[], Transaction[T]]) -> T:
+        """Run a transaction of which one statement at most writes, and no later one reads: a backend may commit each
+        statement by itself. When the connection breaks it may have been written and is run again all the same.
+        """
+        return await self._write(transaction)
+
     async def get(self, key: str) -> EffectRecord | None:
         """See `EffectLedger.get`."""
         return await self._read(partial(transactions.get, key))
@@ -48,20 +54,20 @@ class SqlLedger(ABC):
         self, act: Act, *, holder: str, lease: timedelta, claim_by: datetime | None = None
     ) -> Claim | EffectRecord:
         """See `EffectLedger.claim`."""
-        return await self._write(partial(transactions.claim, act, holder=holder, lease=lease, claim_by=claim_by))
+        return await self._write_once(partial(transactions.claim, act, holder=holder, lease=lease, claim_by=claim_by))
 
     async def renew(self, claim: Claim, lease: timedelta) -> None:
         """See `EffectLedger.renew`."""
-        if not await self._write(partial(transactions.renew, claim, lease)):
+        if not await self._write_once(partial(transactions.renew, claim, lease)):
             raise _lost(claim)
 
     async def settle(self, claim: Claim, answer: Found) -> EffectRecord:
         """See `EffectLedger.settle`."""
-        return _held(claim, await self._write(partial(transactions.settle, claim, answer)))
+        return _held(claim, await self._write_once(partial(transactions.settle, claim, answer)))
 
     async def void(self, act: Act, claim: Claim | None = None) -> EffectRecord:
         """See `EffectLedger.void`."""
-        written = await self._write(partial(transactions.void, act, claim))
+        written = await self._write_once(partial(transactions.void, act, claim))
         if written is None:
             raise _lost(claim) if claim else ClaimLost(f"{act.key} vanished from the ledger")
         return written

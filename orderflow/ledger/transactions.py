@@ -54,10 +54,10 @@ def claim(
     """Claim `act`; see `EffectLedger.claim`."""
     window = None if claim_by is None else milliseconds(claim_by)
     for _ in range(_READS):
-        rows = yield "claim_effect", {**_columns(act), "lease_ms": lease // MILLISECOND, "claim_by_ms": window}
+        terms = {"holder": holder, "lease_ms": lease // MILLISECOND, "claim_by_ms": window}
+        rows = yield "claim_effect", {**_columns(act), **terms}
         if rows:
             claimed = record(rows[0])
-            yield "begin_attempt", {"key": claimed.key, "token": claimed.token, "holder": holder}
             return Claim(claimed, holder, fresh=claimed.token == 1)
         found = yield from _read_again(act)
         if found is None and window is not None:
@@ -77,8 +77,7 @@ def renew(held: Claim, lease: timedelta) -> Transaction[bool]:
 
 def settle(held: Claim, answer: Found) -> Transaction[EffectRecord | None]:
     """Write down what came of a claim; `None` when it is lost (the attempt's end is kept all the same)."""
-    yield "end_attempt", {**_fence(held), "ended": _ending(answer)}
-    rows = yield "settle_effect", {**_fence(held), **_outcome(answer)}
+    rows = yield "settle_effect", {**_fence(held), **_outcome(answer), "ended": _ending(answer)}
     return record(rows[0]) if rows else None
 
 
@@ -87,8 +86,7 @@ def void(act: Act, held: Claim | None) -> Transaction[EffectRecord | None]:
     if held is None:
         rows = yield "void_unseen", _columns(act)
         return record(rows[0]) if rows else (yield from get(act.key))
-    yield "end_attempt", {**_fence(held), "ended": "absent"}
-    rows = yield "settle_effect", {**_fence(held), **_changes(EffectState.VOIDED)}
+    rows = yield "settle_effect", {**_fence(held), **_changes(EffectState.VOIDED), "ended": "absent"}
     return record(rows[0]) if rows else None
 
 
@@ -109,8 +107,7 @@ def claim_undo(undo: Act, of: Act, *, holder: str, lease: timedelta) -> Transact
 
 def settle_undo(held: Claim, of: Act, answer: Found) -> Transaction[EffectRecord | None]:
     """Write down what came of an undo, on both rows; `None` when the claim is lost."""
-    yield "end_attempt", {**_fence(held), "ended": _ending(answer)}
-    rows = yield "settle_effect", {**_fence(held), **_undo_outcome(answer)}
+    rows = yield "settle_effect", {**_fence(held), **_undo_outcome(answer), "ended": _ending(answer)}
     if not rows:
         return None
     if isinstance(answer, Done):
