@@ -3,7 +3,7 @@
 Like `orderflow.ledger` this module holds a Protocol and records, nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, Protocol
@@ -69,6 +69,17 @@ class OperationRecord:
     accepted_at: datetime
 
 
+@dataclass(frozen=True)
+class UnsettledPage:
+    """A part of the ledger: the order of each unsettled effect by its key, and the page's `last` key to go on after.
+
+    `last` is `None` when there was nothing more.
+    """
+
+    orders: Mapping[str, str]
+    last: str | None
+
+
 class ReviewLedger(Protocol):
     """Short transactions; every method may be called again with the same arguments and then changes nothing.
 
@@ -83,8 +94,8 @@ class ReviewLedger(Protocol):
         """What `end_order` noted last about an order."""
         ...
 
-    async def unsettled(self, after: str, limit: int) -> list[EffectRecord]:
-        """At most `limit` forward effects with keys after `after`, by key, that may stand without a completed order."""
+    async def unsettled(self, after: str, limit: int) -> UnsettledPage:
+        """Of the `limit` effects with keys after `after`, the forward ones that may stand without a completed order."""
         ...
 
     async def put_in_review(

@@ -6,8 +6,8 @@ from orderflow.domain.errors import EffectBusy
 from orderflow.domain.operations import OperationClaims, Resolution
 from orderflow.domain.orders import Standing
 from orderflow.ledger import EffectRecord
-from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem
-from orderflow.ledger.transactions import Row, Transaction, get, record, time
+from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem, UnsettledPage
+from orderflow.ledger.transactions import Row, Transaction, get, time
 
 
 def end_order(workflow_id: str, stage: str) -> Transaction[None]:
@@ -21,10 +21,13 @@ def ending(workflow_id: str) -> Transaction[str | None]:
     return rows[0]["stage"] if rows else None
 
 
-def unsettled(after: str, limit: int) -> Transaction[list[EffectRecord]]:
-    """Read a page of what may stand without a completed order."""
-    rows = yield "unsettled_effects", {"after": after, "limit": limit}
-    return [record(row) for row in rows]
+def unsettled(after: str, limit: int) -> Transaction[UnsettledPage]:
+    """Read in a page of the ledger what may stand without a completed order."""
+    page = yield "page_of_effects", {"after": after, "limit": limit}
+    if (last := page[0]["last"]) is None:
+        return UnsettledPage({}, None)
+    rows = yield "unsettled_effects", {"after": after, "last": last}
+    return UnsettledPage({row["key"]: row["workflow_id"] for row in rows}, last)
 
 
 def put_in_review(

@@ -19,7 +19,7 @@ from orderflow.ledger import (
     transactions,
 )
 from orderflow.ledger.retention import EndedOrder
-from orderflow.ledger.review import UNDONE, OpenedBy, OperationRecord, ReviewItem
+from orderflow.ledger.review import UNDONE, OpenedBy, OperationRecord, ReviewItem, UnsettledPage
 from orderflow.ledger.transactions import Transaction
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class SqlLedger(ABC):
         """See `ReviewLedger.ending`."""
         return await self._read(partial(review_transactions.ending, workflow_id))
 
-    async def unsettled(self, after: str, limit: int) -> list[EffectRecord]:
+    async def unsettled(self, after: str, limit: int) -> UnsettledPage:
         """See `ReviewLedger.unsettled`."""
         return await self._read(partial(review_transactions.unsettled, after, limit))
 

@@ -14,7 +14,7 @@ from orderflow.catalogue import Catalogue
 from orderflow.client import ServerUnreachable
 from orderflow.contracts import RECONCILE, Finding, ReconcileReport, ReconcileRequest
 from orderflow.domain.effects import Provider
-from orderflow.domain.errors import LedgerUnavailable, OrderflowError, TransientError
+from orderflow.domain.errors import LedgerUnavailable, OrderflowError, TransientError, UnreadableRow
 from orderflow.domain.reconciliation import CHANGES, What
 from orderflow.ledger.review import Ledger
 from orderflow.reconcile import Orders
@@ -26,7 +26,7 @@ from orderflow.reconcile.patience import PatientProvider
 MOST_FINDINGS: Final = 200
 ANSWERS_WITHIN: Final = timedelta(seconds=20)
 
-_PAGE: Final = 200
+_PAGE: Final = 2000
 _MOST_ITEMS: Final = 10_000
 
 _FOR_PEOPLE_FIRST: Final = (What.FAILED, What.OPENED, What.UNDONE, What.ADOPTED, What.POSTPONED, What.IN_REVIEW)
@@ -98,10 +98,10 @@ class ReconcileActivities:
         for item in await self._ledger.review_items(closed=False, limit=_MOST_ITEMS):
             yield item.workflow_id
         after = ""
-        while page := await self._ledger.unsettled(after, _PAGE):
-            for record in page:
-                yield record.workflow_id
-            after = page[-1].key
+        while (page := await self._ledger.unsettled(after, _PAGE)).last is not None:
+            for order in page.orders.values():
+                yield order
+            after = page.last
 
 
 class Tally:
@@ -149,8 +149,10 @@ async def _safely(cases: Cases, order: str, rows: Sequence[Row]) -> list[Finding
     """One order must not stop the others; without ledger or Temporal there is nothing to be known of any."""
     try:
         return await cases.reconcile(order, rows)
-    except (LedgerUnavailable, ServerUnreachable):
-        raise
+    except (LedgerUnavailable, ServerUnreachable) as error:
+        if not isinstance(error, UnreadableRow):
+            raise
+        return [Finding(what=What.FAILED, order=order, detail=error.message[:200])]
     except OrderflowError as error:
         what = What.POSTPONED if isinstance(error, TransientError) else What.FAILED
         return [Finding(what=what, order=order, detail=f"{error.type}: {error.message}"[:200])]
