@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase
 
-from orderflow.domain.effects import Absent, Act, EffectState, Found, Pending, Unknown
+from orderflow.domain.effects import Absent, Act, Done, EffectState, Found, Pending, Refused, Undone, Unknown
 from orderflow.ledger import Claim, sqlite, transactions
 from orderflow.ledger.effects import EffectStore
 from tests.model.harness import explore, on_sqlite
@@ -100,7 +100,9 @@ def voids_without_proof(patch: pytest.MonkeyPatch) -> None:
     original = EffectStore._write_last
 
     async def faulty(self: EffectStore, act: Act, void: bool, claim: Claim, answer: Found) -> Any:
-        return await original(self, act, void, claim, Absent() if isinstance(answer, Unknown | Pending) else answer)
+        return await original(
+            self, act, void, claim, answer if isinstance(answer, Done | Refused | Undone) else Absent()
+        )
 
     patch.setattr(EffectStore, "_write_last", faulty)
 
