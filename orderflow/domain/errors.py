@@ -22,6 +22,7 @@
         ├── ProviderUnavailable      the provider did not act and said so, or was not reached
         ├── ClaimLost                another holder took the claim over; the result was not recorded
         └── LedgerUnavailable        the ledger could not be read or written
+            └── UnreadableRow    one row is damaged, the rest can be used
 
 `ErrorType` is used both for raising and in retry policies (T18): Temporal matches the exact string.
 """
@@ -223,6 +224,10 @@ class LedgerUnavailable(TransientError):
     """The ledger could not be read or written."""
 
     type = ErrorType.LEDGER_UNAVAILABLE
+
+
+class UnreadableRow(LedgerUnavailable):
+    """One row of the ledger is damaged, or of another release; the rest can be used (W18)."""
 
 
 def _kinds(root: type[OrderflowError]) -> list[type[OrderflowError]]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from orderflow.domain.effects import UNDONE, Act, Done, EffectState, Found, Pending, Refused, Unknown
-from orderflow.domain.errors import ChargeWindowClosed, EffectBusy, EffectReversed, IntentConflict, LedgerUnavailable
+from orderflow.domain.errors import ChargeWindowClosed, EffectBusy, EffectReversed, IntentConflict, UnreadableRow
 from orderflow.ledger import AttemptRecord, Claim, EffectRecord
 
 T = TypeVar("T")
@@ -206,7 +206,7 @@ def _storable(text: str | None) -> str | None:
 
 
 def record(row: Row) -> EffectRecord:
-    """Give a row of `effects` as a record; `LedgerUnavailable` names one that cannot be read."""
+    """Give a row of `effects` as a record; `UnreadableRow` names one that cannot be read."""
     try:
         return EffectRecord(
             key=row["key"],
@@ -247,9 +247,9 @@ def _attempt(row: Row) -> AttemptRecord:
         raise _unreadable(row, error) from error
 
 
-def _unreadable(row: Row, error: Exception) -> LedgerUnavailable:
+def _unreadable(row: Row, error: Exception) -> UnreadableRow:
     """A row that is damaged, or of another release, is named, so that it stops its own order only (W18)."""
-    return LedgerUnavailable(
+    return UnreadableRow(
         f"the ledger's row of {row['key']} cannot be read: {error}; restore it, or run the orderflow that wrote it"
     )
 

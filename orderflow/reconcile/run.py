@@ -14,7 +14,7 @@ from orderflow.catalogue import Catalogue
 from orderflow.client import ServerUnreachable
 from orderflow.contracts import RECONCILE, Finding, ReconcileReport, ReconcileRequest
 from orderflow.domain.effects import Provider
-from orderflow.domain.errors import LedgerUnavailable, OrderflowError, TransientError
+from orderflow.domain.errors import LedgerUnavailable, OrderflowError, TransientError, UnreadableRow
 from orderflow.domain.reconciliation import CHANGES, What
 from orderflow.ledger.review import Ledger
 from orderflow.reconcile import Orders
@@ -149,6 +149,8 @@ async def _safely(cases: Cases, order: str, rows: Sequence[Row]) -> list[Finding
     """One order must not stop the others; without ledger or Temporal there is nothing to be known of any."""
     try:
         return await cases.reconcile(order, rows)
+    except UnreadableRow as error:
+        return [Finding(what=What.FAILED, order=order, detail=error.message[:200])]
     except (LedgerUnavailable, ServerUnreachable):
         raise
     except OrderflowError as error:
