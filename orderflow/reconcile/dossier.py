@@ -7,7 +7,7 @@ from typing import Final
 from orderflow.client import ServerUnreachable
 from orderflow.contracts import Finding
 from orderflow.domain.effects import EffectState
-from orderflow.domain.errors import LedgerUnavailable, OrderflowError, TransientError
+from orderflow.domain.errors import LedgerUnavailable, OrderflowError, TransientError, UnreadableRow
 from orderflow.domain.operations import Resolution
 from orderflow.domain.orders import Standing
 from orderflow.domain.reconciliation import Fate, What
@@ -89,6 +89,9 @@ class Dossier:
         """
         try:
             yield
+        except UnreadableRow as error:
+            self.tell(What.FAILED, key, error.message)
+            self.keep(key)
         except (LedgerUnavailable, ServerUnreachable):
             raise
         except TransientError as error:

@@ -9,6 +9,7 @@ from typing import Final
 
 from orderflow.catalogue import Catalogue
 from orderflow.domain.effects import STANDING, EffectState, Listed, Provider, capabilities_of
+from orderflow.domain.errors import UnreadableRow
 from orderflow.domain.events import is_order_id
 from orderflow.domain.intents import Direction, Key, idempotency_key, read_key
 from orderflow.ledger.review import Ledger
@@ -69,7 +70,10 @@ async def differences(ledger: Ledger, rows: Sequence[Row]) -> dict[str, list[Row
 
 async def _is_strange(ledger: Ledger, row: Row) -> bool:
     order, step, direction = row.key
-    record = await ledger.get(idempotency_key(order, step, Direction.DO))
+    try:
+        record = await ledger.get(idempotency_key(order, step, Direction.DO))
+    except UnreadableRow:  # whoever looks at its order tells of it
+        return True
     if record is None:
         return True
     if direction is Direction.DO:

@@ -149,10 +149,10 @@ async def _safely(cases: Cases, order: str, rows: Sequence[Row]) -> list[Finding
     """One order must not stop the others; without ledger or Temporal there is nothing to be known of any."""
     try:
         return await cases.reconcile(order, rows)
-    except (LedgerUnavailable, ServerUnreachable) as error:
-        if not isinstance(error, UnreadableRow):
-            raise
+    except UnreadableRow as error:
         return [Finding(what=What.FAILED, order=order, detail=error.message[:200])]
+    except (LedgerUnavailable, ServerUnreachable):
+        raise
     except OrderflowError as error:
         what = What.POSTPONED if isinstance(error, TransientError) else What.FAILED
         return [Finding(what=what, order=order, detail=f"{error.type}: {error.message}"[:200])]

@@ -15,7 +15,7 @@ from orderflow.domain.operations import Resolution
 from orderflow.domain.orders import Stage, Standing
 from orderflow.domain.reconciliation import Fate
 from orderflow.providers.simulated import SimulatedProvider, SimulatedWorld
-from tests.support.ledger import WatchedLedger
+from tests.support.ledger import LedgerDatabase, WatchedLedger
 from tests.support.reconciling import Known, Office, Truth, told
 
 pytestmark = pytest.mark.timeout(60)
@@ -344,6 +344,21 @@ async def test_what_a_provider_does_not_know_for_a_day_goes_to_people(office: Of
     office.fault("lost_reply", "lookup")
     again = await office.reconcile(later=timedelta(hours=25))
     assert (told(again, order), again.changes) == ([("in_review", "charge")], 0)
+
+
+async def test_a_row_that_cannot_be_read_stops_its_own_order_only(office: Office, database: LedgerDatabase) -> None:
+    """W18: it is named, and everything else is settled."""
+    broken, other = (office.order(Fate.FAILED, Stage.FAILED_COMPENSATED) for _ in range(2))
+    for order in (broken, other):
+        await office.effect(order, "charge", Truth.DONE, Known.COMMITTED)
+        await office.effect(order, "reserve_inventory", Truth.DONE, Known.COMMITTED)
+    await office.make_known(broken, "notify", Known.DECLINED)
+    notify = office.act(broken, "notify").key
+    database.run(f"UPDATE effects SET updated_at = 9000000000000000000 WHERE key = '{notify}'")
+    report = await office.reconcile()
+    assert [each.what for each in report.findings if each.order == broken] == ["failed"]
+    assert notify in str([each.detail for each in report.findings if each.order == broken])
+    assert told(report, other) == [("undone", "reserve_inventory"), ("undone", "charge")]
 
 
 @pytest.mark.parametrize("method", ["reviews_of", "claim"])
