@@ -3,6 +3,7 @@
 Temporal's SDK wraps the failure of an activity, and not that of a local one.
 """
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Broken:
         self.failures = 0
         working = getattr(owner, name)
 
+        @functools.wraps(working)
         async def broken(instance: Any, *arguments: Any, **named: Any) -> Any:
             if self.failures < FAILURES:
                 self.failures += 1
@@ -67,6 +69,7 @@ async def test_what_may_stand_is_taken_back_though_the_ledger_cannot_say_what_do
         ending = await order.ending()
         assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.CANCELLED)
         assert (shop.world.reserved(order.id), broken.failures) == ({}, OWN_ATTEMPTS.maximum_attempts)
+        broken.failures = FAILURES
 
 
 async def test_the_queue_is_told_as_soon_as_the_ledger_is_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
