@@ -85,7 +85,7 @@ class Growth:
 class Plans:
     """How PostgreSQL runs each named statement beside `rows` effects, all of orders that are known to have completed.
 
-    `page_seconds` is what reconciliation's next page takes there: it finds nothing, and has to look at everything.
+    `page_seconds` is what reconciliation's next page takes there: it finds nothing.
     """
 
     rows: int
