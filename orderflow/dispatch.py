@@ -210,6 +210,7 @@ async def _asked(name: str, request: BaseModel, result_type: type[Result]) -> Re
         result_type=result_type,
         start_to_close_timeout=OWN_TIMEOUT,
         schedule_to_close_timeout=OWN_TIMEOUT * 6,
+        heartbeat_timeout=OWN_TIMEOUT,
         retry_policy=OWN_ATTEMPTS,
     )
     return result

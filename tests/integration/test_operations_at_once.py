@@ -71,7 +71,10 @@ async def _cancel_unless_ended(order: Order) -> None:
 
 
 async def _ask_until_the_end(order: Order) -> None:
-    while (await order.view()).stage not in FINAL:
+    ended = False
+    while not ended:
+        with suppress(TimeoutError):  # a question that the SDK drops in the crowd harms nobody
+            ended = (await order.view()).stage in FINAL
         await asyncio.sleep(0.2)
 
 
