@@ -11,17 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final
 
-from orderflow.contracts import (
-    ADMIT_ORDER,
-    BOOK_REVIEW,
-    END_ORDER,
-    FIND_STANDING,
-    OPERATE_ON_EFFECT,
-    RECONCILE,
-    SETTLE_EFFECT,
-    VERIFY_DECISION,
-    VERIFY_OPERATION,
-)
+from orderflow.contracts import OWN_ACTIVITIES
 from orderflow.domain.definition import INLINE_ACTIVITIES
 from orderflow.domain.effects import Provider
 from orderflow.domain.errors import ErrorType, InvalidInput
@@ -33,17 +23,7 @@ from orderflow.domain.strict_json import JsonValue
 STEPS_GROUP: Final = "orderflow.steps"
 PROVIDERS_GROUP: Final = "orderflow.providers"
 
-RESERVED: Final = INLINE_ACTIVITIES | {
-    ADMIT_ORDER,
-    BOOK_REVIEW,
-    END_ORDER,
-    FIND_STANDING,
-    OPERATE_ON_EFFECT,
-    RECONCILE,
-    SETTLE_EFFECT,
-    VERIFY_DECISION,
-    VERIFY_OPERATION,
-}
+RESERVED: Final = INLINE_ACTIVITIES | OWN_ACTIVITIES
 """Names of activities that every worker has besides the kinds of step."""
 
 ProviderFactory = Callable[[Mapping[str, str]], Provider]

@@ -32,6 +32,20 @@ VERIFY_OPERATION = "verify_operation"
 BOOK_REVIEW = "book_review"
 END_ORDER = "end_order"
 OPERATE_ON_EFFECT = "operate_on_effect"
+OWN_ACTIVITIES = frozenset(
+    {
+        ADMIT_ORDER,
+        BOOK_REVIEW,
+        END_ORDER,
+        FIND_STANDING,
+        OPERATE_ON_EFFECT,
+        RECONCILE,
+        SETTLE_EFFECT,
+        VERIFY_DECISION,
+        VERIFY_OPERATION,
+    }
+)
+"""What every worker does besides the kinds of step."""
 
 
 class _Message(BaseModel):
