@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
@@ -62,10 +62,13 @@ class Attempt:
 
 
 @contextlib.asynccontextmanager
-async def heartbeats() -> AsyncIterator[None]:
-    """Heartbeat from the background, so that a dead worker is noticed and a cancellation heard (T26)."""
+async def heartbeats(told: Callable[[], Sequence[object]] = tuple) -> AsyncIterator[None]:
+    """Heartbeat from the background, so that a dead worker is noticed and a cancellation heard (T26).
+
+    `told` gives what each heartbeat tells whoever looks at the activity.
+    """
     timeout = activity.info().heartbeat_timeout
-    ticker = asyncio.create_task(_beat(timeout.total_seconds() / 3)) if timeout else None
+    ticker = asyncio.create_task(_beat(timeout.total_seconds() / 3, told)) if timeout else None
     try:
         yield
     finally:
@@ -73,7 +76,7 @@ async def heartbeats() -> AsyncIterator[None]:
             ticker.cancel()
 
 
-async def _beat(interval: float) -> None:
+async def _beat(interval: float, told: Callable[[], Sequence[object]]) -> None:
     while True:
-        activity.heartbeat()
+        activity.heartbeat(*told())
         await asyncio.sleep(interval)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orderflow.domain.errors import InvalidSettings
@@ -15,6 +16,10 @@ from orderflow.settings import PostgresTarget, Settings, SqliteTarget
 
 if TYPE_CHECKING:
     from orderflow.ledger.postgres_database import PostgresDatabase
+
+
+WHERE_IT_IS = "run this where the worker runs, or set ORDERFLOW_LEDGER_URL"
+"""What to do where no ledger is."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,15 @@ async def open_existing_ledger(settings: Settings) -> Ledger:
 
     Raises as `open_ledger` does.
     """
-    if isinstance(settings.ledger, SqliteTarget) and not settings.ledger.path.exists():
-        raise InvalidSettings(
-            f"there is no ledger at {settings.ledger.path}; run this where the worker runs, or set ORDERFLOW_LEDGER_URL"
-        )
+    if (path := missing_ledger(settings)) is not None:
+        raise InvalidSettings(f"there is no ledger at {path}; {WHERE_IT_IS}")
     return await open_ledger(settings)
+
+
+def missing_ledger(settings: Settings) -> Path | None:
+    """Where the SQLite file would be that no worker has made yet; `None` if there is one, or on PostgreSQL."""
+    target = settings.ledger
+    return target.path if isinstance(target, SqliteTarget) and not target.path.exists() else None
 
 
 def doubts(settings: Settings) -> str | None:

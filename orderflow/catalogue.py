@@ -11,16 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final
 
-from orderflow.contracts import (
-    ADMIT_ORDER,
-    BOOK_REVIEW,
-    END_ORDER,
-    FIND_STANDING,
-    OPERATE_ON_EFFECT,
-    SETTLE_EFFECT,
-    VERIFY_DECISION,
-    VERIFY_OPERATION,
-)
+from orderflow.contracts import OWN_ACTIVITIES
 from orderflow.domain.definition import INLINE_ACTIVITIES
 from orderflow.domain.effects import Provider
 from orderflow.domain.errors import ErrorType, InvalidInput
@@ -32,16 +23,7 @@ from orderflow.domain.strict_json import JsonValue
 STEPS_GROUP: Final = "orderflow.steps"
 PROVIDERS_GROUP: Final = "orderflow.providers"
 
-RESERVED: Final = INLINE_ACTIVITIES | {
-    ADMIT_ORDER,
-    BOOK_REVIEW,
-    END_ORDER,
-    FIND_STANDING,
-    OPERATE_ON_EFFECT,
-    SETTLE_EFFECT,
-    VERIFY_DECISION,
-    VERIFY_OPERATION,
-}
+RESERVED: Final = INLINE_ACTIVITIES | OWN_ACTIVITIES
 """Names of activities that every worker has besides the kinds of step."""
 
 ProviderFactory = Callable[[Mapping[str, str]], Provider]
@@ -114,6 +96,10 @@ class Catalogue:
     def kind_for(self, activity: str) -> StepKind:
         """The kind whose forward activity this is; `KeyError` when there is none."""
         return self.kinds[activity]
+
+    def kinds_at(self, provider: str, operation: str) -> tuple[StepKind, ...]:
+        """The kinds of step that `provider` does by `operation`."""
+        return tuple(kind for kind in self.kinds.values() if (kind.provider, kind.operation) == (provider, operation))
 
     def compensation_of(self, activity: str) -> str | None:
         """The name of the activity that undoes `activity`, where there is one; `KeyError` for an unknown one."""

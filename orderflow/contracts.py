@@ -7,11 +7,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from orderflow.domain.approvals import ApprovalRequest, Refusal
 from orderflow.domain.audit import SafeEvent
 from orderflow.domain.definition import Definition
+from orderflow.domain.durations import Duration
 from orderflow.domain.events import OrderEvent
 from orderflow.domain.operations import AcceptedOperation
 from orderflow.domain.orders import Outcome, Reason, Stage, Standing, StepRecord
 
 WORKFLOW_TYPE = "OrderWorkflow"
+RECONCILE_WORKFLOW_TYPE = "ReconcileWorkflow"
 REPAIR_WORKFLOW_TYPE = "RepairWorkflow"
 TASK_QUEUE = "orderflow"
 APPROVE_SIGNAL = "approve"
@@ -25,10 +27,25 @@ ADMIT_ORDER = "admit_order"
 VERIFY_DECISION = "verify_decision"
 SETTLE_EFFECT = "settle_effect"
 FIND_STANDING = "find_standing"
+RECONCILE = "reconcile"
 VERIFY_OPERATION = "verify_operation"
 BOOK_REVIEW = "book_review"
 END_ORDER = "end_order"
 OPERATE_ON_EFFECT = "operate_on_effect"
+OWN_ACTIVITIES = frozenset(
+    {
+        ADMIT_ORDER,
+        BOOK_REVIEW,
+        END_ORDER,
+        FIND_STANDING,
+        OPERATE_ON_EFFECT,
+        RECONCILE,
+        SETTLE_EFFECT,
+        VERIFY_DECISION,
+        VERIFY_OPERATION,
+    }
+)
+"""What every worker does besides the kinds of step."""
 
 
 class _Message(BaseModel):
@@ -244,6 +261,47 @@ class OrderInput(_Message):
     event: OrderEvent
     definition: Definition
     carried: OrderState | None = None
+
+
+class ReconcileRequest(_Message):
+    """To the workflow `ReconcileWorkflow` and its activity: how far back providers are asked what they did.
+
+    A `dry_run` asks the providers and writes nothing.
+    """
+
+    dry_run: bool = False
+    since: Duration = Duration("P7D")
+
+
+class Finding(_Message):
+    """One thing that a reconciliation did, found or left: `what` is a `reconciliation.What`, in a dry run `would_be_…`.
+
+    `detail` is a short code or a sentence of ours, never a provider's text.
+    """
+
+    what: str
+    order: str
+    key: str | None = None
+    amount_minor: int | None = None
+    currency: str | None = None
+    detail: str | None = None
+
+
+class ReconcileReport(_Message):
+    """What a reconciliation came to. `counts` holds every `what`, `findings` at most 200, those for people first.
+
+    `orders` is how many were looked at; `unlisted` names providers that cannot say, or did not, what they did since
+    `since` (aware UTC); `foreign` counts keys at the providers that are none of ours.
+    """
+
+    dry_run: bool
+    since: datetime
+    orders: int
+    changes: int
+    counts: dict[str, int]
+    findings: tuple[Finding, ...] = ()
+    unlisted: tuple[str, ...] = ()
+    foreign: int = 0
 
 
 class RepairRequest(_Message):

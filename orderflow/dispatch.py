@@ -14,7 +14,13 @@ from typing import Generic, TypeVar
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.common import RetryPolicy as TemporalRetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, is_cancelled_exception  # noqa: A004
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    FailureError,
+    TimeoutError,  # noqa: A004
+    is_cancelled_exception,
+)
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel
@@ -105,7 +111,7 @@ class Failure:
 
 
 async def admit(request: AdmissionRequest) -> Admission:
-    """Have the facts recorded that must not be computed twice. Raises `ActivityError` when no worker could."""
+    """Have the facts recorded that must not be computed twice. Raises `FailureError` when no worker could."""
     return await _recorded(ADMIT_ORDER, request, Admission)
 
 
@@ -113,7 +119,7 @@ async def verify(request: VerifyRequest) -> Verdict | None:
     """Who signed a decision, as a recorded verdict; `None` when it could not be checked now."""
     try:
         return await _recorded(VERIFY_DECISION, request, Verdict)
-    except ActivityError:
+    except FailureError:
         return None
 
 
@@ -121,7 +127,7 @@ async def standing(workflow_id: str) -> tuple[str, ...] | None:
     """The steps of an order whose effects may stand, as the ledger knows them; `None` when it cannot be asked now."""
     try:
         return (await _recorded(FIND_STANDING, StandingRequest(workflow_id=workflow_id), StandingEffects)).steps
-    except ActivityError:
+    except FailureError:
         return None
 
 
@@ -129,7 +135,7 @@ async def verify_operation(request: VerifyRequest) -> OperationVerdict | None:
     """Who signed an operation, as a recorded verdict; `None` when it could not be checked now."""
     try:
         return await _asked(VERIFY_OPERATION, request, OperationVerdict)
-    except ActivityError:
+    except FailureError:
         return None
 
 
@@ -139,14 +145,14 @@ async def book(update: ReviewUpdate) -> ReviewBooked:
     while True:
         try:
             return await _asked(BOOK_REVIEW, update, ReviewBooked)
-        except ActivityError:
+        except FailureError:
             await workflow.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
 
 async def end(request: EndRequest) -> None:
     """Have the ledger remember how the order ended. No order waits for that: who reconciles can still ask Temporal."""
-    with suppress(ActivityError):
+    with suppress(FailureError):
         await _recorded(END_ORDER, request, Acknowledged, ONE_ATTEMPT)
 
 
@@ -179,7 +185,10 @@ class _Call(Generic[Result]):
 async def _recorded(
     name: str, request: BaseModel, result_type: type[Result], attempts: TemporalRetryPolicy = OWN_ATTEMPTS
 ) -> Result:
-    """Run a local activity: one marker in history, no round trip."""
+    """Run a local activity: one marker in history, no round trip.
+
+    Raises `FailureError`: unlike others, a local activity that raises is not wrapped in an `ActivityError`.
+    """
     result: Result = await workflow.execute_local_activity(
         name,
         request,
@@ -201,6 +210,7 @@ async def _asked(name: str, request: BaseModel, result_type: type[Result]) -> Re
         result_type=result_type,
         start_to_close_timeout=OWN_TIMEOUT,
         schedule_to_close_timeout=OWN_TIMEOUT * 6,
+        heartbeat_timeout=OWN_TIMEOUT,
         retry_policy=OWN_ATTEMPTS,
     )
     return result

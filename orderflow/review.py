@@ -27,7 +27,7 @@ from orderflow.contracts import (
 )
 from orderflow.domain import operations
 from orderflow.domain.approvals import Refusal
-from orderflow.domain.effects import Provider
+from orderflow.domain.effects import EffectState, Provider
 from orderflow.domain.errors import AmountMismatch, CannotUndo, UnknownActivity
 from orderflow.domain.intents import Direction
 from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict
@@ -103,7 +103,7 @@ class ReviewActivities:
         attempt = Attempt.current(self._worker)
         item, said = await self._ledger.review_item(claims.effect), await self._ledger.operations(claims.effect)
         verdict = self._verify(request.operation).model_copy(update={"at": attempt.now()})
-        refusal = _refusal(item, said, claims, verdict) or await self._still_gone(claims.workflow_id)
+        refusal = _refusal(item, said, claims, verdict) or await self._others_business(claims)
         if refusal is not None or item is None:
             return RepairAnswer(refusal=refusal)
         await self._ledger.book_operation(claims, request.operation)
@@ -118,8 +118,14 @@ class ReviewActivities:
         await self._resolve(claims)
         return RepairAnswer(settled=True)
 
-    async def _still_gone(self, order: str) -> Refusal | None:
-        return Refusal.ORDER_IS_OPEN if await self._status_of(order) in GOES_ON else None
+    async def _others_business(self, claims: OperationClaims) -> Refusal | None:
+        """What an order that is open holds is its own; of one that completed, only what is in doubt can be resolved."""
+        status = await self._status_of(claims.workflow_id)
+        if status == "completed" and claims.operation is Operation.RESOLVE:
+            record = await self._ledger.get(claims.effect)
+            if record is None or record.state is EffectState.PENDING:
+                return None
+        return Refusal.ORDER_IS_OPEN if status in GOES_ON else None
 
     async def _retry(self, item: ReviewItem, attempt: Attempt) -> RepairAnswer:
         record = await self._ledger.get(item.key)
@@ -164,7 +170,7 @@ def _refusal(
         return refusal
     if item is None or item.opened_by != "reconcile":
         return Refusal.NO_SUCH_EFFECT
-    if any(operation.jti == claims.jti for operation in said):
+    if any(each.jti == claims.jti and each.accepted_at >= item.opened_at for each in said):
         return None  # its answer may not have arrived
     if item.closed_at is not None:
         return Refusal.NO_SUCH_EFFECT

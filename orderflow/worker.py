@@ -21,6 +21,7 @@ from orderflow.approvers import approver_registry
 from orderflow.backends import doubts, open_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
 from orderflow.client import address_of, connect, ensure_search_attributes, known_status
+from orderflow.client.fates import TemporalOrders
 from orderflow.definitions import load_published
 from orderflow.domain.effects import Capabilities, Provider
 from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
@@ -29,6 +30,8 @@ from orderflow.ledger.review import Ledger
 from orderflow.providers.declared import declared
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SIMULATED, SimulatedWorld
+from orderflow.reconcile.run import ReconcileActivities
+from orderflow.reconciling import ReconcileWorkflow
 from orderflow.repairing import RepairWorkflow
 from orderflow.review import ReviewActivities
 from orderflow.settings import Settings, is_loopback, load_settings, provider_settings
@@ -62,7 +65,7 @@ def make_worker(
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[OrderWorkflow, RepairWorkflow],
+        workflows=[OrderWorkflow, ReconcileWorkflow, RepairWorkflow],
         activities=activities,
         max_cached_workflows=max_cached_workflows,
         max_concurrent_activities=max_concurrent_activities,
@@ -156,6 +159,9 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
             published=published.keys(),
             worker=worker,
         )
+        reconciliation = ReconcileActivities(
+            ledger=ledger, providers=providers, catalogue=catalogue, orders=TemporalOrders(client), worker=worker
+        )
         review = ReviewActivities(
             ledger=ledger,
             effects=effects,
@@ -165,7 +171,7 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
             status_of=partial(known_status, client),
             worker=worker,
         )
-        yield [*orders.all(), *review.all()]
+        yield [*orders.all(), *review.all(), *reconciliation.all()]
 
 
 def require_chosen_providers(settings: Settings, address: str) -> None:

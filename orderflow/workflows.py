@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ApplicationError, FailureError
 
 # By full module names only: `from orderflow import x` would import x anew in the sandbox, for every run.
 with workflow.unsafe.imports_passed_through():
@@ -133,7 +133,7 @@ class OrderWorkflow:
         try:
             request = AdmissionRequest(event=state.event, definition=state.definition)
             admission = await self._finish(self._progress.look(admit(request)))
-        except ActivityError as error:
+        except FailureError as error:
             return read_failure(error)
         state.admitted = True
         state.definition_fingerprint = admission.definition_fingerprint

@@ -15,7 +15,18 @@ import typer
 from typer.core import TyperGroup
 
 import orderflow
-from orderflow.cli import database, decisions, definitions, doctor, keys, orders, review, servers, simulator
+from orderflow.cli import (
+    database,
+    decisions,
+    definitions,
+    doctor,
+    keys,
+    orders,
+    reconciliation,
+    review,
+    servers,
+    simulator,
+)
 from orderflow.cli.exits import ExitCode, report
 
 
@@ -74,6 +85,7 @@ for verb in (
     orders.show,
     decisions.approve,
     decisions.reject,
+    reconciliation.reconcile,
     definitions.validate,
     definitions.graph,
     doctor.doctor,

@@ -40,7 +40,7 @@ def list_items(
     as_json: AsJson = False,
 ) -> None:
     """List the effects that wait for a person, the oldest first."""
-    items = _with_ledger(lambda ledger, _: ledger.review_items(closed=closed, limit=limit))
+    items = _with_ledger(lambda ledger, _: ledger.review_items(closed=closed, limit=limit)) if _has_ledger() else []
     if as_json:
         print_json([_plain(item) for item in items])
     elif items:
@@ -151,6 +151,17 @@ def _tell(item: "ReviewItem", came: "Came", as_json: bool) -> ExitCode:
     else:
         print_line(f"noted: {' and '.join(came.said)} said so; a second operator has to say the same")
     return ExitCode.DONE
+
+
+def _has_ledger() -> bool:
+    """Whether any worker ever made the ledger; if none did, that is said, and nothing waits."""
+    from orderflow.backends import WHERE_IT_IS, missing_ledger
+    from orderflow.settings import load_settings
+
+    path = missing_ledger(load_settings())
+    if path is not None:
+        print(f"orderflow: there is no ledger at {path} yet; if there should be, {WHERE_IT_IS}", file=sys.stderr)
+    return path is None
 
 
 def _with_ledger(work: "Callable[[Ledger, Settings], Awaitable[T]]") -> T:

@@ -13,7 +13,12 @@ _PATIENCE = timedelta(seconds=5)
 
 
 async def placed_event(client: Client, order: str) -> OrderEvent:
-    """Give the event that the latest run of `order` was started with.
+    """Give the event that the latest run of `order` was started with. Raises as `placed_order` does."""
+    return (await placed_order(client, order)).event
+
+
+async def placed_order(client: Client, order: str) -> OrderInput:
+    """Give what the latest run of `order` was started with.
 
     Raises `UnknownOrder` if there is none, or if what has this id was not started as an order.
     """
@@ -23,7 +28,7 @@ async def placed_event(client: Client, order: str) -> OrderEvent:
             started = event.workflow_execution_started_event_attributes
             try:
                 placed: list[OrderInput] = await data_converter().decode(started.input.payloads, [OrderInput])
-                return placed[0].event
+                return placed[0]
             except (IndexError, KeyError, RuntimeError, ValueError):
                 raise UnknownOrder(f"{order} was not started with what this release can read as an order") from None
     raise UnknownOrder(f"{order} has no history in the namespace {client.namespace}")

@@ -22,6 +22,7 @@
         ├── ProviderUnavailable      the provider did not act and said so, or was not reached
         ├── ClaimLost                another holder took the claim over; the result was not recorded
         └── LedgerUnavailable        the ledger could not be read or written
+            └── UnreadableRow        one row of it could not be read
 
 `ErrorType` is used both for raising and in retry policies (T18): Temporal matches the exact string.
 """
@@ -198,9 +199,13 @@ class EffectBusy(TransientError):
 
 
 class OutcomeUnknown(TransientError):
-    """The provider may or may not have acted: never "failed" (I06)."""
+    """The provider may or may not have acted: never "failed" (I06). `answer` is which kind of answer it gave."""
 
     type = ErrorType.OUTCOME_UNKNOWN
+
+    def __init__(self, message: str, *, retry_after: float | None = None, answer: str = "unknown") -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.answer = answer
 
 
 class ProviderUnavailable(TransientError):
@@ -219,6 +224,10 @@ class LedgerUnavailable(TransientError):
     """The ledger could not be read or written."""
 
     type = ErrorType.LEDGER_UNAVAILABLE
+
+
+class UnreadableRow(LedgerUnavailable):
+    """One row of the ledger is damaged, or of another release: what it is about has to wait, nothing else (W18)."""
 
 
 def _kinds(root: type[OrderflowError]) -> list[type[OrderflowError]]:

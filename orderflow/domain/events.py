@@ -22,6 +22,7 @@ from orderflow.domain.uri_reference import is_uri_reference
 
 _NONCHARACTERS = "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
 _NO_TEXT: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef{_NONCHARACTERS}]")
+_ORDER_ID: Final = re.compile(r"order-[0-9a-f]{32}")
 _LINE_BREAK_OR_TAB: Final = re.compile(r"[\t\n\r]")
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _RFC3339: Final = re.compile(
@@ -163,6 +164,11 @@ def event_identity_key(source: str, event_id: str) -> bytes:
 def workflow_id(source: str, event_id: str) -> str:
     """Give the Workflow ID of the order of this event: `order-` and 32 hex digits, printable for any id (C05)."""
     return f"order-{hashlib.sha256(event_identity_key(source, event_id)).hexdigest()[:32]}"
+
+
+def is_order_id(workflow_id: str) -> bool:
+    """Whether this is what `workflow_id` gives for some event."""
+    return _ORDER_ID.fullmatch(workflow_id) is not None
 
 
 def payload_fingerprint(event: OrderEvent) -> str:

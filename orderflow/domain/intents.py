@@ -3,7 +3,7 @@
 import hashlib
 import re
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import rfc8785
 from pydantic import BaseModel
@@ -15,6 +15,9 @@ STEP_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """What a step may be called (use with `fullmatch`): it becomes part of keys and of header values."""
 
 _WORKFLOW_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_KEY: Final = re.compile(
+    rf"(?P<workflow_id>{_WORKFLOW_ID.pattern})\.(?P<step>{STEP_ID.pattern})\.(?P<direction>do|undo)"
+)
 
 
 class Direction(StrEnum):
@@ -41,6 +44,20 @@ def digest(value: JsonValue, *, version: str = "sha256") -> str:
 def intent_digest(intent: BaseModel) -> str:
     """Give the digest of what we mean to do; a member that is `None` is the same as one left out."""
     return digest(intent.model_dump(mode="json", exclude_none=True))
+
+
+class Key(NamedTuple):
+    """What an idempotency key says."""
+
+    workflow_id: str
+    step: str
+    direction: Direction
+
+
+def read_key(key: str) -> Key | None:
+    """Take apart what `idempotency_key` gave; `None` for a key that is none of ours."""
+    found = _KEY.fullmatch(key)
+    return Key(found["workflow_id"], found["step"], Direction(found["direction"])) if found else None
 
 
 def idempotency_key(workflow_id: str, step: str, direction: Direction) -> str:

@@ -78,6 +78,10 @@ class EffectLedger(Protocol):
         """The effect under `key`, or `None`."""
         ...
 
+    async def is_held(self, key: str) -> bool:
+        """Whether somebody's lease on the effect under `key` is not over."""
+        ...
+
     async def claim(
         self, act: Act, *, holder: str, lease: timedelta, claim_by: datetime | None = None
     ) -> Claim | EffectRecord:

@@ -156,6 +156,28 @@ class EffectStore:
             return _as_asked(act, record)
         raise not_done(act, answer) if isinstance(answer, Undone) else _unknown(act, answer)
 
+    async def adopt(self, act: Act, done: Done, *, holder: str, lease: timedelta, patience: timedelta) -> EffectRecord:
+        """Write down what a provider has `done` under a key that the ledger does not know, as after a restore.
+
+        Nobody is asked and nothing is sent. Gives the record, also when somebody else wrote it down meanwhile.
+
+        Raises:
+            IntentConflict, EffectReversed: for good.
+            EffectBusy, ClaimLost, LedgerUnavailable: try again.
+        """
+
+        async def known(_: Claim, __: Deadline) -> Found:
+            return done
+
+        outcome = await self._under_claim(
+            partial(self._ledger.claim, act, holder=holder, lease=lease),
+            known,
+            self._ledger.settle,
+            lease=lease,
+            patience=patience,
+        )
+        return outcome if isinstance(outcome, EffectRecord) else outcome[1]
+
     async def _under_claim(
         self,
         claim: Callable[[], Coroutine[Any, Any, Claim | EffectRecord]],
@@ -290,5 +312,7 @@ def _cannot_undo(of: Act, answer: Refused) -> CannotUndo:
 def _unknown(act: Act, answer: Found) -> OutcomeUnknown:
     seconds = answer.retry_after if isinstance(answer, Busy | Unavailable) else None
     return OutcomeUnknown(
-        f"what became of {act.key} at {act.provider} is not known: {answer.answer}", retry_after=seconds
+        f"what became of {act.key} at {act.provider} is not known: {answer.answer}",
+        retry_after=seconds,
+        answer=answer.answer,
     )

@@ -30,7 +30,11 @@ _CONNECTION: Final = {
 _WITHIN: Final = 15.0  # seconds, for several hosts and what is asked of the one that answers
 
 # Milliseconds. A worker that is stopped within a transaction must not hold its locks for longer than a few seconds.
-_WORK: Final = "-c statement_timeout=5000 -c idle_in_transaction_session_timeout=5000"
+# Read committed for statements that commit themselves too, whatever the database's default is (see `begin`).
+_WORK: Final = (
+    "-c statement_timeout=5000 -c idle_in_transaction_session_timeout=5000"
+    r" -c default_transaction_isolation=read\ committed -c default_transaction_read_only=off"
+)
 _UPGRADE: Final = "-c lock_timeout=10000"
 
 _ADVICE: Final = (

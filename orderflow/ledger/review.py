@@ -3,10 +3,10 @@
 Like `orderflow.ledger` this module holds a Protocol and records, nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from orderflow.domain.operations import OperationClaims, Resolution
 from orderflow.domain.orders import Standing
@@ -15,6 +15,12 @@ from orderflow.ledger.retention import RetentionLedger
 
 OpenedBy = Literal["order", "reconcile"]
 """Who put an effect before people, and so whose door an operation on it goes to."""
+
+UNDONE: Final = "undone"
+"""What an item is closed as when the effect was taken back after all."""
+
+SUPERSEDED: Final = "superseded"
+"""What an item is closed as when its order runs, or completed: there is nothing to decide."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,17 @@ class OperationRecord:
     accepted_at: datetime
 
 
+@dataclass(frozen=True)
+class UnsettledPage:
+    """A part of the ledger: the order of each unsettled effect by its key, and the page's `last` key to go on after.
+
+    `last` is `None` when there was nothing more.
+    """
+
+    orders: Mapping[str, str]
+    last: str | None
+
+
 class ReviewLedger(Protocol):
     """Short transactions; every method may be called again with the same arguments and then changes nothing.
 
@@ -73,12 +90,18 @@ class ReviewLedger(Protocol):
         """Note how an order ended: its final stage, or how Temporal ended it."""
         ...
 
-    async def unsettled(self, after: str, limit: int) -> list[EffectRecord]:
-        """At most `limit` forward effects with keys after `after`, by key, that may stand without a completed order."""
+    async def ending(self, workflow_id: str) -> str | None:
+        """What `end_order` noted last about an order."""
         ...
 
-    async def put_in_review(self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing]) -> list[str]:
-        """Make the order's part of the queue exactly `standing`: open what is missing, close the rest as `undone`.
+    async def unsettled(self, after: str, limit: int) -> UnsettledPage:
+        """Of the `limit` effects with keys after `after`, the forward ones that may stand without a completed order."""
+        ...
+
+    async def put_in_review(
+        self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str = UNDONE
+    ) -> list[str]:
+        """Make the order's part of the queue exactly `standing`: open what is missing, close the rest as `closed_as`.
 
         Gives the keys of the items that were opened, closed, or changed.
         """

@@ -6,11 +6,8 @@ from orderflow.domain.errors import EffectBusy
 from orderflow.domain.operations import OperationClaims, Resolution
 from orderflow.domain.orders import Standing
 from orderflow.ledger import EffectRecord
-from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem
-from orderflow.ledger.transactions import Row, Transaction, get, record, time
-
-UNDONE = "undone"
-"""What an item is closed as when the effect was taken back after all."""
+from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem, UnsettledPage
+from orderflow.ledger.transactions import Row, Transaction, get, time
 
 
 def end_order(workflow_id: str, stage: str) -> Transaction[None]:
@@ -18,13 +15,24 @@ def end_order(workflow_id: str, stage: str) -> Transaction[None]:
     yield "end_order", {"workflow_id": workflow_id, "stage": stage}
 
 
-def unsettled(after: str, limit: int) -> Transaction[list[EffectRecord]]:
-    """Read a page of what may stand without a completed order."""
-    rows = yield "unsettled_effects", {"after": after, "limit": limit}
-    return [record(row) for row in rows]
+def ending(workflow_id: str) -> Transaction[str | None]:
+    """Read how an order ended."""
+    rows = yield "get_ending", {"workflow_id": workflow_id}
+    return rows[0]["stage"] if rows else None
 
 
-def put_in_review(workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing]) -> Transaction[list[str]]:
+def unsettled(after: str, limit: int) -> Transaction[UnsettledPage]:
+    """Read in a page of the ledger what may stand without a completed order."""
+    page = yield "page_of_effects", {"after": after, "limit": limit}
+    if (last := page[0]["last"]) is None:
+        return UnsettledPage({}, None)
+    rows = yield "unsettled_effects", {"after": after, "last": last}
+    return UnsettledPage({row["key"]: row["workflow_id"] for row in rows}, last)
+
+
+def put_in_review(
+    workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str
+) -> Transaction[list[str]]:
     """Make the order's part of the queue exactly `standing`; gives the keys that changed."""
     changed = []
     for left in standing:
@@ -33,7 +41,7 @@ def put_in_review(workflow_id: str, opened_by: OpenedBy, standing: Sequence[Stan
     items = yield "review_items_of_workflow", {"workflow_id": workflow_id}
     gone = {row["key"] for row in items if row["closed_at"] is None} - {left.key for left in standing}
     for key in sorted(gone):
-        changed += [row["key"] for row in (yield "close_review_item", {"key": key, "closed_as": UNDONE})]
+        changed += [row["key"] for row in (yield "close_review_item", {"key": key, "closed_as": closed_as})]
     return changed
 
 

@@ -19,7 +19,7 @@ from orderflow.ledger import (
     transactions,
 )
 from orderflow.ledger.retention import EndedOrder
-from orderflow.ledger.review import OpenedBy, OperationRecord, ReviewItem
+from orderflow.ledger.review import UNDONE, OpenedBy, OperationRecord, ReviewItem, UnsettledPage
 from orderflow.ledger.transactions import Transaction
 
 T = TypeVar("T")
@@ -36,28 +36,38 @@ class SqlLedger(ABC):
     async def _write(self, transaction: Callable[[], Transaction[T]]) -> T:
         """Run a writing transaction, again from its start when the database asks. Raises `LedgerUnavailable`."""
 
+    async def _write_once(self, transaction: Callable[[], Transaction[T]]) -> T:
+        """Run a transaction of which one statement at most writes, and no later one reads: a backend may commit each
+        statement by itself. When the connection breaks it may have been written and is run again all the same.
+        """
+        return await self._write(transaction)
+
     async def get(self, key: str) -> EffectRecord | None:
         """See `EffectLedger.get`."""
         return await self._read(partial(transactions.get, key))
+
+    async def is_held(self, key: str) -> bool:
+        """See `EffectLedger.is_held`."""
+        return await self._read(partial(transactions.is_held, key))
 
     async def claim(
         self, act: Act, *, holder: str, lease: timedelta, claim_by: datetime | None = None
     ) -> Claim | EffectRecord:
         """See `EffectLedger.claim`."""
-        return await self._write(partial(transactions.claim, act, holder=holder, lease=lease, claim_by=claim_by))
+        return await self._write_once(partial(transactions.claim, act, holder=holder, lease=lease, claim_by=claim_by))
 
     async def renew(self, claim: Claim, lease: timedelta) -> None:
         """See `EffectLedger.renew`."""
-        if not await self._write(partial(transactions.renew, claim, lease)):
+        if not await self._write_once(partial(transactions.renew, claim, lease)):
             raise _lost(claim)
 
     async def settle(self, claim: Claim, answer: Found) -> EffectRecord:
         """See `EffectLedger.settle`."""
-        return _held(claim, await self._write(partial(transactions.settle, claim, answer)))
+        return _held(claim, await self._write_once(partial(transactions.settle, claim, answer)))
 
     async def void(self, act: Act, claim: Claim | None = None) -> EffectRecord:
         """See `EffectLedger.void`."""
-        written = await self._write(partial(transactions.void, act, claim))
+        written = await self._write_once(partial(transactions.void, act, claim))
         if written is None:
             raise _lost(claim) if claim else ClaimLost(f"{act.key} vanished from the ledger")
         return written
@@ -82,13 +92,21 @@ class SqlLedger(ABC):
         """See `ReviewLedger.end_order`."""
         await self._write(partial(review_transactions.end_order, workflow_id, stage))
 
-    async def unsettled(self, after: str, limit: int) -> list[EffectRecord]:
+    async def ending(self, workflow_id: str) -> str | None:
+        """See `ReviewLedger.ending`."""
+        return await self._read(partial(review_transactions.ending, workflow_id))
+
+    async def unsettled(self, after: str, limit: int) -> UnsettledPage:
         """See `ReviewLedger.unsettled`."""
         return await self._read(partial(review_transactions.unsettled, after, limit))
 
-    async def put_in_review(self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing]) -> list[str]:
+    async def put_in_review(
+        self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str = UNDONE
+    ) -> list[str]:
         """See `ReviewLedger.put_in_review`."""
-        return await self._write(partial(review_transactions.put_in_review, workflow_id, opened_by, standing))
+        return await self._write(
+            partial(review_transactions.put_in_review, workflow_id, opened_by, standing, closed_as)
+        )
 
     async def review_items(self, *, closed: bool, limit: int) -> list[ReviewItem]:
         """See `ReviewLedger.review_items`."""

@@ -4,9 +4,11 @@ import asyncio
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -35,13 +37,35 @@ _ADVICE = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """A transaction that has not run yet, and who is to be told what came of it."""
+
+    transaction: Callable[[], Transaction[Any]]
+    told: asyncio.Future[Any]
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a transaction gave, or what it raised."""
+
+    result: Any = None
+    error: Exception | None = None
+
+
 class SqliteLedger(SqlLedger):
-    """A `Ledger` in the SQLite file `path`. All SQL runs on one thread of its own, in order."""
+    """A `Ledger` in the SQLite file `path`. All SQL runs on one thread of its own, in order.
+
+    Group commit: what is asked for while the disk is busy waits, and is then written with one COMMIT, which is one
+    fsync for all of it. Each transaction stands in a savepoint of its own, and nobody is told before the COMMIT.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
         self._path = path
         self._connection = connection
         self._thread = thread
+        self._waiting: deque[_Waiting] = deque()
+        self._will_commit = False
         self._closed = False
 
     @classmethod
@@ -77,24 +101,75 @@ class SqliteLedger(SqlLedger):
         return await self._on_thread(lambda: self._drive(transaction()))
 
     async def _write(self, transaction: Callable[[], Transaction[T]]) -> T:
-        return await self._on_thread(partial(_in_transaction, self._connection, lambda: self._drive(transaction())))
+        with self._usable():
+            loop = asyncio.get_running_loop()
+            waiting = _Waiting(transaction, loop.create_future())
+            self._waiting.append(waiting)
+            if not self._will_commit:
+                self._will_commit = True
+                self._thread.submit(self._commit_waiting, loop)
+            result: T = await waiting.told
+            return result
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
+        with self._usable():
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
         if self._closed:
             raise LedgerUnavailable(f"the ledger {self._path} is closed")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            yield
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"the ledger {self._path} cannot be used now: {error}") from error
+
+    def _commit_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
+        """On the thread: run all that waits in one transaction, and tell each what came of its own."""
+        self._will_commit = False  # before looking: what is queued from here on is seen now, or gets a turn of its own
+        queued = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        group = [waiting for waiting in queued if not waiting.told.cancelled()]
+        if not group:
+            return
+        try:
+            outcomes = _in_transaction(self._connection, partial(self._run_each, group))
+        except Exception as error:  # noqa: BLE001 - not ours to judge: it is raised where the group is awaited
+            outcomes = [_Outcome(error=error)] * len(group)
+        loop.call_soon_threadsafe(_tell, group, outcomes)
+
+    def _run_each(self, group: Sequence[_Waiting]) -> list[_Outcome]:
+        return [self._run_apart(waiting.transaction) for waiting in group]
+
+    def _run_apart(self, transaction: Callable[[], Transaction[Any]]) -> _Outcome:
+        """Run one of a group, so that it takes no other with it when it raises."""
+        self._connection.execute("SAVEPOINT one")
+        try:
+            outcome = _Outcome(self._drive(transaction()))
+        except Exception as error:
+            if not self._connection.in_transaction:
+                raise  # SQLite took back all of the group, as it may when the disk is full
+            self._connection.execute("ROLLBACK TO one")
+            outcome = _Outcome(error=error)
+        self._connection.execute("RELEASE one")
+        return outcome
 
     def _drive(self, transaction: Transaction[T]) -> T:
         try:
             name, parameters = next(transaction)
             while True:
-                name, parameters = transaction.send(self._rows(_STATEMENTS[name], parameters))
+                name, parameters = transaction.send(self._run(name, parameters))
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    def _run(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
+        """Run a statement with what belongs to it: SQLite writes one table in one statement."""
+        if name == "settle_effect":
+            self._rows(_STATEMENTS["end_attempt"], parameters)
+        rows = self._rows(_STATEMENTS[name], parameters)
+        if name == "claim_effect" and rows:
+            self._rows(_STATEMENTS["begin_attempt"], {**parameters, "token": rows[0]["token"]})
+        return rows
 
     def _rows(self, statement: str, parameters: Any) -> list[Row]:
         return [dict(row) for row in self._connection.execute(statement, parameters).fetchall()]
@@ -113,6 +188,16 @@ def read_schema(path: Path) -> str | None:
         return None
     with _translated(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         return _schema(connection)
+
+
+def _tell(group: Sequence[_Waiting], outcomes: Sequence[_Outcome]) -> None:
+    for waiting, outcome in zip(group, outcomes, strict=True):
+        if waiting.told.cancelled():
+            continue
+        if outcome.error is None:
+            waiting.told.set_result(outcome.result)
+        else:
+            waiting.told.set_exception(outcome.error)
 
 
 def _in_transaction(connection: sqlite3.Connection, work: Callable[[], T]) -> T:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from orderflow.domain.effects import UNDONE, Act, Done, EffectState, Found, Pending, Refused, Unknown
-from orderflow.domain.errors import ChargeWindowClosed, EffectBusy, EffectReversed, IntentConflict, LedgerUnavailable
+from orderflow.domain.errors import ChargeWindowClosed, EffectBusy, EffectReversed, IntentConflict, UnreadableRow
 from orderflow.ledger import AttemptRecord, Claim, EffectRecord
 
 T = TypeVar("T")
@@ -28,6 +28,12 @@ def get(key: str) -> Transaction[EffectRecord | None]:
     """Read one effect."""
     rows = yield "get_effect", {"key": key}
     return record(rows[0]) if rows else None
+
+
+def is_held(key: str) -> Transaction[bool]:
+    """Read whether an effect is in flight."""
+    rows = yield "get_effect", {"key": key}
+    return bool(rows) and rows[0]["state"] == EffectState.PENDING and rows[0]["lease_left_ms"] > 0
 
 
 def effects(workflow_id: str) -> Transaction[list[EffectRecord]]:
@@ -48,10 +54,10 @@ def claim(
     """Claim `act`; see `EffectLedger.claim`."""
     window = None if claim_by is None else milliseconds(claim_by)
     for _ in range(_READS):
-        rows = yield "claim_effect", {**_columns(act), "lease_ms": lease // MILLISECOND, "claim_by_ms": window}
+        terms = {"holder": holder, "lease_ms": lease // MILLISECOND, "claim_by_ms": window}
+        rows = yield "claim_effect", {**_columns(act), **terms}
         if rows:
             claimed = record(rows[0])
-            yield "begin_attempt", {"key": claimed.key, "token": claimed.token, "holder": holder}
             return Claim(claimed, holder, fresh=claimed.token == 1)
         found = yield from _read_again(act)
         if found is None and window is not None:
@@ -71,8 +77,7 @@ def renew(held: Claim, lease: timedelta) -> Transaction[bool]:
 
 def settle(held: Claim, answer: Found) -> Transaction[EffectRecord | None]:
     """Write down what came of a claim; `None` when it is lost (the attempt's end is kept all the same)."""
-    yield "end_attempt", {**_fence(held), "ended": _ending(answer)}
-    rows = yield "settle_effect", {**_fence(held), **_outcome(answer)}
+    rows = yield "settle_effect", {**_fence(held), **_outcome(answer), "ended": _ending(answer)}
     return record(rows[0]) if rows else None
 
 
@@ -81,8 +86,7 @@ def void(act: Act, held: Claim | None) -> Transaction[EffectRecord | None]:
     if held is None:
         rows = yield "void_unseen", _columns(act)
         return record(rows[0]) if rows else (yield from get(act.key))
-    yield "end_attempt", {**_fence(held), "ended": "absent"}
-    rows = yield "settle_effect", {**_fence(held), **_changes(EffectState.VOIDED)}
+    rows = yield "settle_effect", {**_fence(held), **_changes(EffectState.VOIDED), "ended": "absent"}
     return record(rows[0]) if rows else None
 
 
@@ -103,8 +107,7 @@ def claim_undo(undo: Act, of: Act, *, holder: str, lease: timedelta) -> Transact
 
 def settle_undo(held: Claim, of: Act, answer: Found) -> Transaction[EffectRecord | None]:
     """Write down what came of an undo, on both rows; `None` when the claim is lost."""
-    yield "end_attempt", {**_fence(held), "ended": _ending(answer)}
-    rows = yield "settle_effect", {**_fence(held), **_undo_outcome(answer)}
+    rows = yield "settle_effect", {**_fence(held), **_undo_outcome(answer), "ended": _ending(answer)}
     if not rows:
         return None
     if isinstance(answer, Done):
@@ -207,7 +210,7 @@ def _storable(text: str | None) -> str | None:
 
 
 def record(row: Row) -> EffectRecord:
-    """Give a row of `effects` as a record; `LedgerUnavailable` names one that cannot be read."""
+    """Give a row of `effects` as a record; `UnreadableRow` names one that cannot be read."""
     try:
         return EffectRecord(
             key=row["key"],
@@ -248,9 +251,9 @@ def _attempt(row: Row) -> AttemptRecord:
         raise _unreadable(row, error) from error
 
 
-def _unreadable(row: Row, error: Exception) -> LedgerUnavailable:
+def _unreadable(row: Row, error: Exception) -> UnreadableRow:
     """A row that is damaged, or of another release, is named, so that it stops its own order only (W18)."""
-    return LedgerUnavailable(
+    return UnreadableRow(
         f"the ledger's row of {row['key']} cannot be read: {error}; restore it, or run the orderflow that wrote it"
     )
 

@@ -18,9 +18,9 @@ from orderflow.domain.errors import EffectBusy, InvalidSettings, LedgerUnavailab
 from orderflow.ledger import Claim, EffectRecord, postgres
 from orderflow.ledger.postgres import PostgresLedger
 from orderflow.ledger.schema import LATEST
-from orderflow.ledger.transactions import Transaction, claim
+from orderflow.ledger.transactions import Transaction, claim, settle
 from tests.support.bank import Bank, Told
-from tests.support.ledger import CHARGE, LONG, NO_TIME, charge, perform
+from tests.support.ledger import CHARGE, LONG, NO_TIME, PATIENT, charge, perform
 from tests.support.ledger_states import DONE, claimed, committed, pending
 from tests.support.observing import eventually
 from tests.support.postgres import GUARDED, PASSWORD, Postgres
@@ -237,6 +237,13 @@ async def test_ten_orders_share_two_connections_while_providers_work(server: Pos
     assert len(sessions(server)) <= 2
 
 
+def end_sessions(server: Postgres) -> int:
+    """Cut every connection of a ledger; gives how many there were."""
+    ended = server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'orderflow'")
+    assert set(ended) == {(True,)}
+    return len(ended)
+
+
 async def test_every_session_is_bounded_by_the_server_too(ledger: PostgresLedger) -> None:
     """A worker that is stopped within a transaction holds its locks for seconds, not for ever (D07)."""
     names = ("statement_timeout", "idle_in_transaction_session_timeout", "application_name")
@@ -277,9 +284,44 @@ async def test_connections_that_the_server_closed_are_replaced(server: Postgres,
         await asyncio.wait_for(all_are_open.wait(), 30)
 
     await asyncio.gather(*(ledger._call(wait) for _ in range(8)))
-    closed = server.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'orderflow'")
-    assert closed == [(True,)] * 8
+    assert end_sessions(server) == 8
     assert (await claimed(ledger)).fresh
+
+
+async def test_a_settlement_whose_answer_was_lost_was_made_and_is_adopted(
+    server: Postgres, ledger: PostgresLedger
+) -> None:
+    """D06: run again it finds the claim gone; the next attempt finds what was written, and asks nobody."""
+    held, bank = await claimed(ledger), Bank()
+
+    def cut() -> Transaction[object]:
+        outcome = yield from settle(held, DONE)
+        if outcome is not None:
+            end_sessions(server)
+        yield "get_effect", {"key": CHARGE.key}
+        return outcome
+
+    assert await ledger._write_once(cut) is None
+    assert (await perform(ledger, bank)).state is EffectState.COMMITTED
+    assert bank.calls == []
+
+
+async def test_a_claim_whose_answer_was_lost_was_made_and_ends_with_its_lease(
+    server: Postgres, ledger: PostgresLedger
+) -> None:
+    """D06: nobody has it until then, not even who asked; then it is looked up before anything is sent (I05)."""
+    bank = Bank()
+
+    def cut() -> Transaction[object]:
+        yield from claim(CHARGE, holder="one", lease=timedelta(seconds=1))
+        end_sessions(server)
+        yield "get_effect", {"key": CHARGE.key}
+        return None
+
+    with pytest.raises(EffectBusy):
+        await ledger._write_once(cut)
+    assert (await perform(ledger, bank, patience=PATIENT)).state is EffectState.COMMITTED
+    assert bank.calls == [("lookup", CHARGE.key), ("perform", CHARGE.key)]
 
 
 async def test_a_server_that_died_is_unavailable_and_found_again(
@@ -407,7 +449,10 @@ async def test_the_database_refuses_rows_that_cannot_be(server: Postgres, ledger
         server.run(damage)
 
 
-async def test_a_database_with_other_defaults_changes_nothing(server: Postgres, open_ledger: Open) -> None:
+@pytest.mark.parametrize("write", [PostgresLedger._write, PostgresLedger._write_once], ids=["begun", "by itself"])
+async def test_a_database_with_other_defaults_changes_nothing(
+    server: Postgres, open_ledger: Open, write: Callable[..., Awaitable[object]]
+) -> None:
     """Under a stricter isolation level, set for all transactions, whoever waited would have to begin anew."""
     begun = []
 
@@ -419,7 +464,7 @@ async def test_a_database_with_other_defaults_changes_nothing(server: Postgres, 
     try:
         ledger = await open_ledger()
         with another_transaction(server, state="pending", lease_ms=0) as other:
-            second = asyncio.ensure_future(ledger._write(counted))
+            second = asyncio.ensure_future(write(ledger, counted))
             await until_one_waits(server)
             other.execute("COMMIT")
         assert isinstance(await second, Claim)

@@ -188,7 +188,7 @@ async def test_a_worker_does_all_that_an_order_takes(worker: PostgresLedger) -> 
     held = await worker.claim(other, holder="x", lease=NO_TIME)
     await worker.renew(held, LONG)  # type: ignore[arg-type]
     await worker.renew(held, NO_TIME)  # type: ignore[arg-type]
-    assert [record.key for record in await worker.unsettled("", 9)] == [other.key]
+    assert [*(await worker.unsettled("", 9)).orders] == [other.key]
     resolved = await worker.resolve(other.key, "order-2.charge.undo", Resolution.TAKEN_BACK)
     assert resolved is not None
     assert resolved.state is EffectState.REVERSED

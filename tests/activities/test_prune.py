@@ -114,7 +114,7 @@ async def test_what_reconciliation_still_asks_about_is_never_forgotten(
     await committed(ledger)
     await ledger.end_order(ORDER, "terminated")
     age(database, ORDER, 4000)
-    assert (await pruned(ledger), len(await ledger.unsettled("", 9))) == ([], 1)
+    assert (await pruned(ledger), len((await ledger.unsettled("", 9)).orders)) == ([], 1)
     await ledger.put_in_review(ORDER, "reconcile", [standing()])
     await ledger.resolve(CHARGE.key, REFUND.key, Resolution.KEPT)
     assert (await pruned(ledger), await ledger.effects(ORDER)) == ([ORDER], [])
@@ -141,7 +141,7 @@ async def test_many_orders_are_forgotten_in_small_transactions(database: LedgerD
         database.run(f"UPDATE endings SET ended_at = {number // 70} WHERE workflow_id = '{order}'")
     expected = [order for order in orders if order not in kept]
     dry = [page async for page in prune(ledger, PERIOD, dry_run=True)]
-    assert len(await ledger.unsettled("", 200)) == len(kept)
+    assert len((await ledger.unsettled("", 200)).orders) == len(kept)
     pages = [page async for page in prune(ledger, PERIOD, dry_run=False)]
     assert pages == dry
     assert [len(page) for page in pages] == [48, 49, 19]

@@ -158,9 +158,11 @@ async def test_an_operation_is_kept_once(ledger: Ledger) -> None:
 async def unsettled(ledger: Ledger, limit: int = 100) -> list[str]:
     """Every key that is unsettled, read page by page."""
     keys: list[str] = []
-    while page := await ledger.unsettled(keys[-1] if keys else "", limit):
-        assert len(page) <= limit
-        keys += [record.key for record in page]
+    after = ""
+    while (page := await ledger.unsettled(after, limit)).last is not None:
+        assert len(page.orders) <= limit
+        keys += page.orders
+        after = page.last
     return keys
 
 

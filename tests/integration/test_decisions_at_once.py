@@ -3,17 +3,24 @@
 import asyncio
 import itertools
 import logging
+from contextlib import suppress
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.service import RPCError
 
 from orderflow.contracts import OrderView
 from orderflow.domain.approvals import Decision, Refusal
 from orderflow.domain.audit import Told
+from orderflow.domain.orders import FINAL
 from tests.support.shop import Order, Shop, check_orders
 from tests.workflow.decisions import DOORS, asked, completes, fails
 
 PAIRS = list(itertools.product(DOORS, DOORS, Decision)) * 3
 """For each order: the door of the approval, that of the rejection, and which is sent first. 24 orders."""
+
+
+CROWD = 12
 
 
 async def test_an_approval_and_a_rejection_in_the_same_workflow_task(
@@ -66,3 +73,28 @@ def _accepted(view: OrderView) -> str | None:
     accepted = [told.subject for told in view.trail if told.told is Told.DECISION_ACCEPTED]
     assert len(accepted) <= 1
     return accepted[0] if accepted else None
+
+
+async def test_decisions_by_update_among_questions_and_junk(shop: Shop) -> None:
+    """T14, T34: an update that comes during a look is turned away and sent again; every history replays (ADR 0014)."""
+    async with shop.worker() as shop.running:
+        orders = [await shop.start() for _ in range(CROWD)]
+        await asyncio.gather(*(_crowd(order) for order in orders))
+        await asyncio.gather(*(completes(order) for order in orders))
+        await check_orders(shop)
+
+
+async def _crowd(order: Order) -> None:
+    """Three people decide at once, by update, while others ask and knock with junk from the start."""
+    noise = [asyncio.create_task(_make_noise(order)) for _ in range(3)]
+    request = await asked(order)
+    tokens = [order.shop.sign(request, who) for who in ("alice", "bob", "alice")]
+    answers = await asyncio.gather(*(order.decide(token) for token in tokens))
+    assert [answer.accepted for answer in answers].count(True) == 1
+    await asyncio.gather(*noise)
+
+
+async def _make_noise(order: Order) -> None:
+    while (await order.view()).stage not in FINAL:
+        with suppress(RPCError, WorkflowUpdateFailedError):  # it ends meanwhile
+            await order.decide("a.b.c")

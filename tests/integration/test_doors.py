@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE
+from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, OPERATE_UPDATE
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.orders import Stage
 from tests.support.invariants import check_books
@@ -16,8 +16,12 @@ from tests.support.observing import at_stage
 from tests.support.processes import TemporalCli
 from tests.support.shop import Order, Shop
 
-DOORS: Final = {"signal": (("signal",), APPROVE_SIGNAL), "update": (("update", "execute"), DECIDE_UPDATE)}
-"""The verb of Temporal's command line, and the name of the door."""
+DOORS: Final = {
+    APPROVE_SIGNAL: (("signal",), "approval"),
+    DECIDE_UPDATE: (("update", "execute"), "approval"),
+    OPERATE_UPDATE: (("update", "execute"), "operation"),
+}
+"""The verb of Temporal's command line for each door, and the one member of its messages."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,16 @@ SHAPES: Final = (
 )
 """What is no decision, in every shape that Temporal's command line can send."""
 
-NAMES: Final = ("operate", "view", "run", "on_signal", "__stack_trace", "__temporal_anything", "décision 😀", "n" * 900)
+NAMES: Final = (
+    "operates",
+    "view",
+    "run",
+    "on_signal",
+    "__stack_trace",
+    "__temporal_anything",
+    "décision 😀",
+    "n" * 900,
+)
 """What is no door; Temporal's own names are no doors either."""
 
 
@@ -71,9 +84,10 @@ def junk(door: str, folder: Path) -> list[Junk]:
     """Everything that is sent through one door."""
     large = folder / "large.json"
     large.write_text(json.dumps("x" * 1_000_000))
-    other = {APPROVE_SIGNAL, DECIDE_UPDATE} - {DOORS[door][1]}
+    verb, member = DOORS[door]
+    other = [name for name, (others, _) in DOORS.items() if others != verb]
     return [
-        *(Junk(shape) for shape in SHAPES),
+        *(Junk(tuple(word.replace("approval", member) for word in shape)) for shape in SHAPES),
         Junk(("--input-file", str(large)), Refusal.TOO_LARGE),
         *(Junk(_inputs('{"approval": "a.b.c"}'), Refusal.UNKNOWN_MESSAGE, name) for name in (*NAMES, *other)),
     ]
@@ -88,9 +102,9 @@ async def shop(shop: Shop) -> AsyncIterator[Shop]:
 
 async def send(cli: TemporalCli, door: str, order: Order, message: Junk) -> None:
     """Send one message through a door; an update has to answer why it is refused."""
-    verb, name = DOORS[door]
-    answer = await cli.json(*verb, "--workflow-id", order.id, "--name", message.name or name, *message.arguments)
-    if door == "update":
+    verb, _ = DOORS[door]
+    answer = await cli.json(*verb, "--workflow-id", order.id, "--name", message.name or door, *message.arguments)
+    if verb[0] == "update":
         refused = {"accepted": False, "refusal": message.refusal, "stage": "awaiting_approval"}
         assert answer["result"] == refused, message
 
@@ -104,13 +118,13 @@ async def test_no_message_wedges_an_order(door: str, shop: Shop, cli: TemporalCl
     for message in sent:
         await send(cli, door, order, message)
     view = await order.when(lambda view: view.refused_total == len(sent))
-    name = DOORS[door][1]
+    (kind, *_), _ = DOORS[door]
     told = [(refused.door, refused.name, refused.reason) for refused in view.refusals]
-    assert told == [(door, (message.name or name)[:64], message.refusal) for message in sent]
+    assert told == [(kind, (message.name or door)[:64], message.refusal) for message in sent]
     assert view.stage is Stage.AWAITING_APPROVAL
-    verb, name = DOORS[door]
+    name = DECIDE_UPDATE if door == OPERATE_UPDATE else door
     token = json.dumps({"approval": await order.token()})
-    await cli.json(*verb, "--workflow-id", order.id, "--name", name, "--input", token)
+    await cli.json(*DOORS[name][0], "--workflow-id", order.id, "--name", name, "--input", token)
     assert (await order.result()).stage is Stage.COMPLETED
     assert shop.world.net_charged(order.id) == order.event.data.total_minor
     await check_books(await order.books())

@@ -27,15 +27,20 @@ PASSWORD: Final = "hunter2"
 class Postgres:
     """A server on a socket of its own, with one migrated database for ledgers; `emptied` before each test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self._server = PostgresServer(folder / "data", cleanup_mode="stop")
         (folder / "data").mkdir()
         self._server.ensure_pgdata_inited()
-        self._configure(folder / "data")
+        self._configure(folder / "data", durable)
         self._server.start()
         self.run(f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'", database="postgres")
         self.new_database(LEDGER)
         upgrade(PostgresDatabase.at(self.url()))
+
+    @property
+    def pid(self) -> int:
+        """The process that is the parent of all others of the server."""
+        return int(self._server.get_postmaster_info().pid)
 
     def url(self, database: str = LEDGER, *, user: str = "postgres", **parameters: object) -> str:
         """The address of a database on it."""
@@ -103,19 +108,21 @@ class Postgres:
         await asyncio.wait_for(asyncio.to_thread(work), 30)
 
     @staticmethod
-    def _configure(data: Path) -> None:
+    def _configure(data: Path, durable: bool) -> None:
         rules, settings = data / "pg_hba.conf", data / "postgresql.conf"
         rules.write_text(f"local all {GUARDED} scram-sha-256\n{rules.read_text()}")
-        # What is written survives a crash of the server all the same, only not one of the whole machine.
-        settings.write_text(f"{settings.read_text()}\nfsync = off\n")
+        settings.write_text(f"{settings.read_text()}\nfsync = {'on' if durable else 'off'}\n")
 
 
 @contextmanager
-def running_postgres() -> Iterator[Postgres]:
-    """A server in a folder of its own, which any user may look into: as root it runs as another one."""
+def running_postgres(*, durable: bool = False) -> Iterator[Postgres]:
+    """A server in a folder of its own, which any user may look into: as root it runs as another one.
+
+    What is written survives a crash of the server; only with `durable` also one of the whole machine.
+    """
     folder = Path(tempfile.mkdtemp(prefix="orderflow-postgres-"))
     try:
-        server = Postgres(folder)
+        server = Postgres(folder, durable=durable)
         try:
             yield server
         finally:

@@ -27,6 +27,7 @@ from orderflow.activities import OrderActivities
 from orderflow.backends import open_ledger
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
 from orderflow.client import known_status
+from orderflow.client.fates import TemporalOrders
 from orderflow.client.orders import turned_away
 from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
 from orderflow.definitions import packaged_definitions
@@ -39,6 +40,7 @@ from orderflow.ledger.effects import EffectStore
 from orderflow.ledger.review import Ledger
 from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.providers.simulation.journal import Line
+from orderflow.reconcile.run import ReconcileActivities
 from orderflow.review import ReviewActivities
 from orderflow.settings import Settings
 from orderflow.signing import ApproverKey, KeyRegistry, decision_for
@@ -155,8 +157,20 @@ class Shop:
         """A worker of this shop that is not running yet."""
         options.setdefault("graceful_shutdown", timedelta(seconds=5))
         options.setdefault("max_cached_workflows", cached_workflows())
-        every = [*(activities or self.activities).all(), *self.review.all()]
+        every = [*(activities or self.activities).all(), *self.review.all(), *self.reconciliation.all()]
         return make_worker(self.client, every, task_queue=self.task_queue, **options)
+
+    @cached_property
+    def reconciliation(self) -> ReconcileActivities:
+        """The activity that reconciles; providers have to answer within a second."""
+        return ReconcileActivities(
+            ledger=self.ledger,
+            providers=self.providers(self.catalogue),
+            catalogue=self.catalogue,
+            orders=TemporalOrders(self.client),
+            worker="test",
+            within=timedelta(seconds=1),
+        )
 
     @cached_property
     def review(self) -> ReviewActivities:

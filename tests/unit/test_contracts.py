@@ -21,9 +21,11 @@ from orderflow.client import data_converter
 from orderflow.domain import approvals, audit, definition, effects, events, money, operations, orders
 from orderflow.domain.approvals import Verdict
 from orderflow.domain.definition import INLINE_ACTIVITIES, Definition
+from orderflow.domain.durations import Duration
 from orderflow.domain.events import OrderEvent
 from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict, Resolution
 from orderflow.domain.orders import Standing
+from orderflow.reconcile.run import ReconcileActivities
 from orderflow.review import ReviewActivities
 from orderflow.signing import operation_on
 from tests.definitions import SHIPPED, load, shipped
@@ -48,6 +50,9 @@ _PARTS: Final = cast(
 ACTIVITIES: Final = [
     *OrderActivities(published=(), **_PARTS).all(),
     *ReviewActivities(ledger=cast(Any, None), status_of=cast(Any, None), **_PARTS).all(),
+    *ReconcileActivities(
+        ledger=cast(Any, None), providers={}, catalogue=load_catalogue([]), orders=cast(Any, None), worker="test"
+    ).all(),
 ]
 """What a worker registers; none of them is called here."""
 
@@ -88,6 +93,7 @@ OFFSETS: Final = st.just(UTC) | st.integers(-840, 840).map(lambda minutes: timez
 TIMES: Final = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 30), timezones=OFFSETS)  # noqa: DTZ001 - bounds
 PARTS: Final[dict[Any, st.SearchStrategy[Any]]] = {
     datetime: TIMES,
+    Duration: st.timedeltas(timedelta(seconds=1), timedelta(days=3650)).map(Duration.of),
     OrderEvent: st.builds(
         accepted, id=st.sampled_from(["1", "é", "e\u0301", "😀"]), data__note=st.sampled_from([None, "ü\n", ABSENT])
     ),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orderflow.domain.events import event_identity_key, payload_fingerprint, validate_event, workflow_id
+from orderflow.domain.events import event_identity_key, is_order_id, payload_fingerprint, validate_event, workflow_id
 from orderflow.domain.strict_json import read_json
 from tests.order_events import ABSENT, accepted, event
 
@@ -122,3 +122,11 @@ def test_order_of_members_spacing_and_escapes_do_not_change_the_fingerprint(
 def test_any_other_content_has_another_fingerprint(changes: dict[str, object]) -> None:
     """I01: the same identity with other content is a conflict; the amount, the time's own text, everything counts."""
     assert payload_fingerprint(accepted(**changes)) != payload_fingerprint(accepted())
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_the_id_of_an_order_is_told_from_any_other(source: str, event_id: str) -> None:
+    """T45: a provider's account may hold keys of others; only what could be an order of ours is looked into."""
+    assert is_order_id(workflow_id(source, event_id))
+    assert not is_order_id(workflow_id(source, event_id) + "\n")
+    assert not is_order_id(source)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from orderflow.domain.errors import InvalidInput
-from orderflow.domain.intents import Direction, canonical_json, digest, idempotency_key, intent_digest
+from orderflow.domain.intents import Direction, canonical_json, digest, idempotency_key, intent_digest, read_key
 from orderflow.domain.money import Money
 from orderflow.domain.strict_json import MAX_INTEGER, JsonValue, read_json
 
@@ -126,3 +126,16 @@ def test_keys_of_one_order_are_all_different() -> None:
     """I10: charge and refund never share a row."""
     operations = itertools.product(["order-1", "order-2"], ["reserve", "charge"], Direction)
     assert len({idempotency_key(*operation) for operation in operations}) == 8
+
+
+@given(workflow_id=workflow_ids, step=steps)
+def test_a_key_tells_whose_it_is(workflow_id: str, step: str) -> None:
+    """T45: what a provider lists leads back to the order and its step, whatever dots an id holds."""
+    for direction in Direction:
+        assert read_key(idempotency_key(workflow_id, step, direction)) == (workflow_id, step, direction)
+
+
+@pytest.mark.parametrize("key", ["", "pi_17", "order-1.charge", "order-1.charge.redo", "order-1.Charge.do", "a.b.do\n"])
+def test_a_key_of_somebody_else_tells_nothing(key: str) -> None:
+    """A provider's account may hold what others did."""
+    assert read_key(key) is None

@@ -27,11 +27,11 @@ WHERE effects.state = 'pending'
 RETURNING *, now_ms() - created_at AS age_ms;
 
 -- name: begin_attempt
--- Who holds the claim with this token.
+-- Who holds the claim with this token: part of each `claim_effect` that gives a row.
 INSERT INTO attempts (key, token, holder, started_at) VALUES (:key, :token, :holder, now_ms());
 
 -- name: end_attempt
--- How the holder of this token fared; also written for one whose claim was lost, as evidence.
+-- Part of each `settle_effect`: how the holder of this token fared; also written for one whose claim was lost, as evidence.
 UPDATE attempts SET ended = :ended, ended_at = now_ms() WHERE key = :key AND token = :token AND ended IS NULL;
 
 -- name: get_effect

@@ -1,4 +1,15 @@
--- What the PostgreSQL ledger says besides `effects.sql`.
+-- What the PostgreSQL ledger says besides `effects.sql`; a name with `()` stands for the statement of that name there.
+
+-- name: claim_effect
+-- `claim_effect` of `effects.sql` and its `begin_attempt` in one round trip.
+WITH claimed AS (claim_effect()), begun AS (
+    INSERT INTO attempts (key, token, holder, started_at) SELECT key, token, :holder, now_ms() FROM claimed
+)
+SELECT * FROM claimed;
+
+-- name: settle_effect
+-- `settle_effect` of `effects.sql` and its `end_attempt` in one round trip; the latter counts when the former finds nothing.
+WITH ended AS (end_attempt()) settle_effect();
 
 -- name: begin
 -- Read committed whatever the database's default is: a claim is one statement, and what it does not tell is read again

@@ -6,14 +6,23 @@ INSERT INTO endings (workflow_id, stage, ended_at) VALUES (:workflow_id, :stage,
 ON CONFLICT (workflow_id) DO UPDATE SET stage = excluded.stage, ended_at = excluded.ended_at
 WHERE endings.stage <> excluded.stage;
 
+-- name: get_ending
+-- How an order ended, as far as anybody noted it.
+SELECT stage FROM endings WHERE workflow_id = :workflow_id;
+
+-- name: page_of_effects
+-- The last key of a page: how far one look goes, however little it finds. Nobody waits long for it in a large ledger.
+SELECT MAX(key) AS last FROM (SELECT key FROM effects WHERE key > :after ORDER BY key LIMIT :limit) AS page;
+
 -- name: unsettled_effects
--- A page of forward effects that may stand although their order is not known to have completed, in the order of keys.
+-- Forward effects in a page that may stand although their order is not known to have completed, in the order of keys.
 -- What people decided to keep is settled. A tombstone is one of them while its undo is on its way: the provider has been
 -- asked for what a late holder may have done, and has not said yet.
-SELECT effects.*, now_ms() - effects.created_at AS age_ms FROM effects
+SELECT effects.key, effects.workflow_id FROM effects
 LEFT JOIN endings ON endings.workflow_id = effects.workflow_id
 LEFT JOIN review_items ON review_items.key = effects.key
 WHERE effects.key > :after
+    AND effects.key <= :last
     AND effects.key = effects.workflow_id || '.' || effects.step || '.do'
     AND (
         effects.state IN ('pending', 'committed', 'reversing')
@@ -27,8 +36,7 @@ WHERE effects.key > :after
     )
     AND (effects.state <> 'committed' OR endings.stage IS NULL OR endings.stage <> 'completed')
     AND (review_items.closed_as IS NULL OR review_items.closed_as <> 'kept')
-ORDER BY effects.key
-LIMIT :limit;
+ORDER BY effects.key;
 
 -- name: open_review_item
 -- Put an effect before people, again if it was there before. No row means that it is there already, for this very reason.
