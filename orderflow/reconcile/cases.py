@@ -1,6 +1,7 @@
 """What is done about one order: its fate, what stands of it, and what of that is put before people."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -106,7 +107,7 @@ class Cases:
         records = {record.key: record for record in await self._ledger.effects(dossier.order)} | dossier.learned
         left = [
             record
-            for record in records.values()
+            for record in (_as_begun(record, records) for record in records.values())
             if record.state in STANDING
             and record.key == idempotency_key(record.workflow_id, record.step, Direction.DO)
             and not _is_kept(dossier, record)
@@ -188,6 +189,13 @@ def _stage(fate: OrderFate) -> str | None:
             return fate.stage if fate.stage in {*FINAL} - {Stage.COMPLETED} else Stage.FAILED
         case ended:
             return ended
+
+
+def _as_begun(record: EffectRecord, records: Mapping[str, EffectRecord]) -> EffectRecord:
+    """A tombstone whose undo is on its way, as its provider did not say yet if a sleeper acted, is being taken back."""
+    undo = records.get(idempotency_key(record.workflow_id, record.step, Direction.UNDO))
+    begun = record.state is EffectState.VOIDED and undo is not None and undo.state is EffectState.PENDING
+    return replace(record, state=EffectState.REVERSING) if begun else record
 
 
 def _is_kept(dossier: Dossier, record: EffectRecord) -> bool:

@@ -14,6 +14,7 @@ from orderflow.domain.errors import LedgerUnavailable
 from orderflow.domain.operations import Resolution
 from orderflow.domain.orders import Stage, Standing
 from orderflow.domain.reconciliation import Fate
+from orderflow.ledger import Claim
 from orderflow.providers.simulated import SimulatedProvider, SimulatedWorld
 from tests.support.ledger import LedgerDatabase, WatchedLedger
 from tests.support.reconciling import Known, Office, Truth, told
@@ -115,6 +116,31 @@ async def test_nothing_is_undone_of_an_order_that_was_cut_short(office: Office, 
     assert office.stands(order, "reserve_inventory")
     again = await office.reconcile()
     assert (told(again, order), again.changes) == ([("in_review", "reserve_inventory")], 0)
+
+
+@pytest.mark.parametrize("fate", [Fate.FAILED, Fate.TERMINATED])
+@pytest.mark.parametrize("truth", [Truth.DONE, Truth.NEVER])
+async def test_a_tombstone_whose_undo_was_begun_is_not_forgotten(office: Office, fate: Fate, truth: Truth) -> None:
+    """T53, T25: its provider could not be asked whether a sleeper charged, and then its order was gone."""
+    order = office.order(fate, Stage.FAILED_COMPENSATED if fate is Fate.FAILED else None)
+    act, undo = office.act(order, "charge"), office.undo(order, "charge")
+    await office.ledger.claim(act, holder="sleeper", lease=timedelta(0))
+    claim = await office.ledger.claim(act, holder="last look", lease=SOON)
+    assert isinstance(claim, Claim)
+    await office.ledger.void(act, claim)
+    await office.ledger.claim_undo(undo, act, holder="gone", lease=timedelta(0))
+    await office.make_true(order, "charge", truth)
+    report = await office.reconcile()
+    if fate is Fate.TERMINATED:
+        assert told(report, order) == [("opened", "charge")]
+        assert (await office.reconcile()).changes == 0
+        return
+    undone = truth is Truth.DONE
+    assert ("undone" if undone else "voided", "charge") in told(report, order)
+    assert await office.state(order, "charge") == (EffectState.REVERSED if undone else EffectState.VOIDED)
+    assert not office.stands(order, "charge")
+    await office.reconcile()
+    assert ((await office.reconcile()).changes, await office.in_review(order)) == (0, {})
 
 
 async def test_an_order_that_temporal_forgot_after_its_end_is_no_orphan(office: Office) -> None:
