@@ -187,26 +187,28 @@ def turned_away(error: WorkflowUpdateFailedError) -> bool:
 
 async def _knock(client: Client, order: str, door: str, message: dict[str, str], patience: float) -> DoorAnswer:
     """Send an update, again for as long as the order turns it away because it is looking something up."""
-    handle = client.get_workflow_handle(order)
     give_up_at = time.monotonic() + patience
-    try:
-        while True:
-            try:
-                with about(client, order):
-                    answer: DoorAnswer = await handle.execute_update(
-                        door, message, result_type=DoorAnswer, rpc_timeout=timedelta(seconds=patience)
-                    )
-                    return answer
-            except WorkflowUpdateFailedError as error:
-                if not turned_away(error) or time.monotonic() > give_up_at:
-                    raise
-                await asyncio.sleep(_SOON)
-    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-        if isinstance(error.__cause__, asyncio.CancelledError):  # whoever waited was cancelled, nobody was silent
-            raise error.__cause__ from None
-        raise await _silence(client, order) from None
-    except WorkflowUpdateFailedError as error:
-        raise OrderClosed(f"{order} did not listen at {door}: {error.cause}") from None
+    while True:
+        try:
+            return await _knock_once(client, order, door, message, patience)
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):  # whoever waited was cancelled, nobody was silent
+                raise error.__cause__ from None
+            raise await _silence(client, order) from None
+        except WorkflowUpdateFailedError as error:
+            if not turned_away(error):
+                raise OrderClosed(f"{order} did not listen at {door}: {error.cause}") from None
+            if time.monotonic() > give_up_at:
+                raise NoAnswer(f"{order} did not come to it: {error.cause}") from None
+        await asyncio.sleep(_SOON)
+
+
+async def _knock_once(client: Client, order: str, door: str, message: dict[str, str], patience: float) -> DoorAnswer:
+    with about(client, order):
+        answer: DoorAnswer = await client.get_workflow_handle(order).execute_update(
+            door, message, result_type=DoorAnswer, rpc_timeout=timedelta(seconds=patience)
+        )
+        return answer
 
 
 async def list_orders(client: Client, *, stage: Stage | None = None, limit: int = 100) -> AsyncIterator[OrderSummary]:
