@@ -32,6 +32,7 @@ from orderflow.domain.errors import AmountMismatch, CannotUndo, UnknownActivity
 from orderflow.domain.intents import Direction
 from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict
 from orderflow.domain.orders import Said, Standing
+from orderflow.domain.reconciliation import CONTRADICTS_THE_LEDGER
 from orderflow.ledger import EffectRecord
 from orderflow.ledger.effects import EffectStore
 from orderflow.ledger.review import Ledger, OperationRecord, ReviewItem
@@ -103,7 +104,10 @@ class ReviewActivities:
         attempt = Attempt.current(self._worker)
         item, said = await self._ledger.review_item(claims.effect), await self._ledger.operations(claims.effect)
         verdict = self._verify(request.operation).model_copy(update={"at": attempt.now()})
-        refusal = _refusal(item, said, claims, verdict) or await self._others_business(claims)
+        refusal = _refusal(item, said, claims, verdict)
+        if refusal is Refusal.ALREADY_DECIDED and item is not None and _is_due(item, said, claims, verdict):
+            refusal = None  # enough people said so before, and it could not be carried out
+        refusal = refusal or await self._others_business(claims)
         if refusal is not None or item is None:
             return RepairAnswer(refusal=refusal)
         await self._ledger.book_operation(claims, request.operation)
@@ -133,16 +137,21 @@ class ReviewActivities:
             return RepairAnswer(error="unknown_to_the_ledger")
         kind = self._kind(record)
         of = recorded_act(record)
-        items = [each for each in await self._ledger.reviews_of(item.workflow_id) if each.closed_at is None]
-        others = [each.standing for each in items if each.key != item.key]
         try:
-            await self._effects.undo(undo_act(kind, of), of, self._providers[kind.provider], **attempt.terms())
+            record = await self._effects.undo(undo_act(kind, of), of, self._providers[kind.provider], **attempt.terms())
         except (AmountMismatch, CannotUndo) as error:
-            left = item.standing.model_copy(update={"error": error.type, "detail": error.detail})
-            await self._ledger.put_in_review(item.workflow_id, item.opened_by, [*others, left])
+            await self._put_again(item, item.standing.model_copy(update={"error": error.type, "detail": error.detail}))
             return RepairAnswer(error=error.type, detail=error.detail)
-        await self._ledger.put_in_review(item.workflow_id, item.opened_by, others)
+        if item.error == CONTRADICTS_THE_LEDGER and record.state is not EffectState.REVERSED:
+            return RepairAnswer(error=item.error, detail=record.state)  # nothing was asked of the provider
+        await self._put_again(item)
         return RepairAnswer(settled=True)
+
+    async def _put_again(self, item: ReviewItem, *left: Standing) -> None:
+        """Take the item off the queue, or leave it there as `left`; what became of others meanwhile stays."""
+        items = await self._ledger.reviews_of(item.workflow_id)
+        others = [each.standing for each in items if each.closed_at is None and each.key != item.key]
+        await self._ledger.put_in_review(item.workflow_id, item.opened_by, [*others, *left], seen=items)
 
     def _kind(self, record: EffectRecord) -> StepKind:
         for kind in self._catalogue.kinds.values():
@@ -176,6 +185,15 @@ def _refusal(
         return Refusal.NO_SUCH_EFFECT
     refusal = operations.not_about(_standing(item, said), claims, item.workflow_id)
     return refusal or (operations.untimely(claims, verdict.at) if verdict.at else None)
+
+
+def _is_due(
+    item: ReviewItem, said: Sequence[OperationRecord], claims: OperationClaims, verdict: OperationVerdict
+) -> bool:
+    """Whether enough people have said what `claims` says, of an item that is still open."""
+    if item.closed_at is not None or claims.outcome is None:
+        return False
+    return operations.is_resolved(_standing(item, said), claims.outcome, verdict.alone_up_to)
 
 
 def _standing(item: ReviewItem, said: Sequence[OperationRecord]) -> Standing:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from temporalio.client import Client
 
 from orderflow.cli.exits import Refused
-from orderflow.client import NoAnswer, operate, repair, view
+from orderflow.client import NoAnswer, operate, order_status, repair, view
 from orderflow.contracts import OrderView
 from orderflow.domain.errors import InvalidInput
 from orderflow.domain.operations import Operation, OperationClaims, Resolution
@@ -49,9 +49,16 @@ async def standing_of(client: Client, item: ReviewItem) -> Standing:
     """What stands, as whoever decides on it will see it. Raises `Refused` when nothing of it stands any more."""
     if item.opened_by == "reconcile":
         return item.standing
+    status = await order_status(client, item.workflow_id)
     seen = await view(client, item.workflow_id)
     if (left := _left(seen, item.key)) is None:
         raise Refused(f"{item.key} does not stand any more: {item.workflow_id} is {seen.stage}", key=item.key)
+    if status.status != "running":
+        raise Refused(
+            f"{item.workflow_id} was {status.status} with {item.key} standing, and takes no operations any more:"
+            " run `orderflow reconcile`, then it can be operated on without its order",
+            key=item.key,
+        )
     return left
 
 

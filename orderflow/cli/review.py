@@ -13,7 +13,8 @@ import typer
 from orderflow.cli.arguments import AsJson
 from orderflow.cli.exits import ExitCode, Refused
 from orderflow.cli.output import age, money, print_fields, print_json, print_line, print_table
-from orderflow.domain.operations import Operation, Resolution
+from orderflow.domain.approvals import Refusal
+from orderflow.domain.operations import Operation, Resolution, read_operation
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -58,10 +59,11 @@ def show(item: Item, as_json: AsJson = False) -> None:
         print_json(page)
         return
     print_fields({name: value for name, value in page.items() if not isinstance(value, list)})
-    for name, columns in (("tried", ("holder", "started_at", "ended")), ("said", ("operator", "operation", "outcome"))):
+    said = ("operator", "operation", "outcome", "reason", "evidence")
+    for name, columns in (("tried", ("holder", "started_at", "ended")), ("said", said)):
         if page[name]:
             print_line()
-            print_table((name, *columns[1:]), [[row[column] for column in columns] for row in page[name]])
+            print_table((name, *columns[1:]), [[row.get(column) for column in columns] for row in page[name]])
 
 
 @app.command("retry")
@@ -201,8 +203,14 @@ async def _page(ledger: "Ledger", item: str) -> dict[str, Any]:
         **_plain(one),
         "state": next((e.state.value for e in await ledger.effects(one.workflow_id) if e.key == one.key), None),
         "tried": [_plain(attempt) for attempt in tried],
-        "said": [_plain(said) for said in await ledger.operations(one.key)],
+        "said": [_plain(said) | _grounds(said.token) for said in await ledger.operations(one.key)],
     }
+
+
+def _grounds(token: str) -> dict[str, str | None]:
+    """Why somebody said it, as it was signed."""
+    claims = read_operation(token)
+    return {} if isinstance(claims, Refusal) else {"reason": claims.reason, "evidence": claims.evidence}
 
 
 def _plain(record: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 
 from orderflow.client.connection import ServerUnreachable, address_of
 from orderflow.client.orders import view
-from orderflow.client.placed import placed_order
+from orderflow.client.placed import placed_order, resolved_effects
 from orderflow.client.search_attributes import REASON, STAGE
 from orderflow.client.status import UnknownOrder, about
 from orderflow.contracts import OrderInput, OrderView
@@ -68,6 +68,14 @@ class TemporalOrders:
                 return await placed_order(self._client, order)
         except UnknownOrder:
             return None
+
+    async def resolved(self, order: str) -> frozenset[str]:
+        """The keys of the effects that people sent a resolution about while it was open, whatever came of it."""
+        try:
+            with self._asking(order):
+                return await resolved_effects(self._client, order)
+        except UnknownOrder:
+            return frozenset()
 
     async def view(self, order: str) -> OrderView:
         """What an open order says of itself. Raises `NoAnswer` and `UnknownOrder` as `client.view` does."""

@@ -1,13 +1,19 @@
-"""What an order was placed with, as Temporal's history holds it: not what a worker says of it."""
+"""What an order was placed with and told, as Temporal's history holds it: not what a worker says of it."""
 
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from orderflow.client.converter import data_converter
 from orderflow.client.status import UnknownOrder, about
-from orderflow.contracts import OrderInput
+from orderflow.contracts import OPERATE_UPDATE, OrderInput
+from orderflow.domain.approvals import Refusal
+from orderflow.domain.errors import InvalidJson
 from orderflow.domain.events import OrderEvent
+from orderflow.domain.operations import Operation, read_operation
+from orderflow.domain.strict_json import read_json
 
 _PATIENCE = timedelta(seconds=5)
 
@@ -32,3 +38,37 @@ async def placed_order(client: Client, order: str) -> OrderInput:
             except (IndexError, KeyError, RuntimeError, ValueError):
                 raise UnknownOrder(f"{order} was not started with what this release can read as an order") from None
     raise UnknownOrder(f"{order} has no history in the namespace {client.namespace}")
+
+
+async def resolved_effects(client: Client, order: str) -> frozenset[str]:
+    """Give the keys of the effects of `order` about which a resolution came in, by the update `operate`, in any run.
+
+    Nothing of it is verified, nor whether it was accepted: it says where people have been. Raises `UnknownOrder`.
+    """
+    with about(client, order):
+        return frozenset([key async for event in _all_events(client, order) for key in _resolved_by(event)])
+
+
+async def _all_events(client: Client, order: str) -> AsyncIterator[HistoryEvent]:
+    """The latest run's events, then those of the runs that it continues."""
+    run: str | None = None
+    while run != "":
+        before = ""
+        async for event in client.get_workflow_handle(order, run_id=run).fetch_history_events(rpc_timeout=_PATIENCE):
+            if event.HasField("workflow_execution_started_event_attributes"):
+                before = event.workflow_execution_started_event_attributes.continued_execution_run_id
+            yield event
+        run = before
+
+
+def _resolved_by(event: HistoryEvent) -> Iterator[str]:
+    sent = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+    if sent.name != OPERATE_UPDATE or len(sent.args.payloads) != 1:
+        return
+    try:
+        value = read_json(sent.args.payloads[0].data)
+    except InvalidJson:
+        return
+    claims = read_operation(value.get("operation")) if isinstance(value, dict) else Refusal.MALFORMED
+    if not isinstance(claims, Refusal) and claims.operation is Operation.RESOLVE:
+        yield claims.effect

@@ -82,6 +82,9 @@ CHANGES: Final = frozenset(
 )
 """What changed something; a second run finds none of them."""
 
+RESOLVED_BEFORE: Final = "resolved_before"
+"""People said how it was settled, and this ledger does not show it: nothing is taken back on top of that."""
+
 UNKNOWN_TO_THE_LEDGER: Final = "unknown_to_the_ledger"
 """A review item's error: a provider has done it, and neither the ledger nor Temporal knows why."""
 

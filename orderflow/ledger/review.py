@@ -3,7 +3,7 @@
 Like `orderflow.ledger` this module holds a Protocol and records, nothing else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, Protocol
@@ -99,11 +99,17 @@ class ReviewLedger(Protocol):
         ...
 
     async def put_in_review(
-        self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str = UNDONE
+        self,
+        workflow_id: str,
+        opened_by: OpenedBy,
+        standing: Sequence[Standing],
+        closed_as: str = UNDONE,
+        seen: Collection[ReviewItem] | None = None,
     ) -> list[str]:
         """Make the order's part of the queue exactly `standing`: open what is missing, close the rest as `closed_as`.
 
-        Gives the keys of the items that were opened, closed, or changed.
+        With `seen`, what was read of the queue before, an item that has changed since is left as it is: whoever changed
+        it knew more. Gives the keys of the items that were opened, closed, or changed.
         """
         ...
 

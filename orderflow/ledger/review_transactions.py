@@ -1,6 +1,6 @@
 """What each transaction about endings, review items and operations does; see `orderflow.ledger.transactions`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from orderflow.domain.errors import EffectBusy
 from orderflow.domain.operations import OperationClaims, Resolution
@@ -31,17 +31,25 @@ def unsettled(after: str, limit: int) -> Transaction[UnsettledPage]:
 
 
 def put_in_review(
-    workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str
+    workflow_id: str,
+    opened_by: OpenedBy,
+    standing: Sequence[Standing],
+    closed_as: str,
+    seen: Collection[ReviewItem] | None,
 ) -> Transaction[list[str]]:
     """Make the order's part of the queue exactly `standing`; gives the keys that changed."""
+    items = {item.key: item for item in (yield from reviews_of(workflow_id))}
+    before = items if seen is None else {item.key: item for item in seen}
     changed = []
     for left in standing:
-        columns = left.model_dump(exclude={"said"}) | {"workflow_id": workflow_id, "opened_by": opened_by}
-        changed += [row["key"] for row in (yield "open_review_item", columns)]
-    items = yield "review_items_of_workflow", {"workflow_id": workflow_id}
-    gone = {row["key"] for row in items if row["closed_at"] is None} - {left.key for left in standing}
+        if items.get(left.key) == before.get(left.key):
+            columns = left.model_dump(exclude={"said"}) | {"workflow_id": workflow_id, "opened_by": opened_by}
+            changed += [row["key"] for row in (yield "open_review_item", columns)]
+    wanted = {left.key for left in standing}
+    gone = [key for key, item in items.items() if item.closed_at is None and item == before.get(key)]
     for key in sorted(gone):
-        changed += [row["key"] for row in (yield "close_review_item", {"key": key, "closed_as": closed_as})]
+        if key not in wanted:
+            changed += [row["key"] for row in (yield "close_review_item", {"key": key, "closed_as": closed_as})]
     return changed
 
 

@@ -1,7 +1,7 @@
 """The ledger over SQL: `Ledger` in terms of transactions, which a backend only has to run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -101,11 +101,16 @@ class SqlLedger(ABC):
         return await self._read(partial(review_transactions.unsettled, after, limit))
 
     async def put_in_review(
-        self, workflow_id: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str = UNDONE
+        self,
+        workflow_id: str,
+        opened_by: OpenedBy,
+        standing: Sequence[Standing],
+        closed_as: str = UNDONE,
+        seen: Collection[ReviewItem] | None = None,
     ) -> list[str]:
         """See `ReviewLedger.put_in_review`."""
         return await self._write(
-            partial(review_transactions.put_in_review, workflow_id, opened_by, standing, closed_as)
+            partial(review_transactions.put_in_review, workflow_id, opened_by, standing, closed_as, seen)
         )
 
     async def review_items(self, *, closed: bool, limit: int) -> list[ReviewItem]:

@@ -21,6 +21,10 @@ class Orders(Protocol):
         """What it was started with, or `None` if nobody can read that any more."""
         ...
 
+    async def resolved(self, order: str) -> frozenset[str]:
+        """The keys of the effects that people sent a resolution about, whatever came of it."""
+        ...
+
     async def view(self, order: str) -> OrderView:
         """What an open order says of itself. Raises `NoAnswer` if no worker answers for it."""
         ...

@@ -86,9 +86,14 @@ class Hand(ABC):
 
     @abstractmethod
     async def review(
-        self, order: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str
+        self,
+        order: str,
+        opened_by: OpenedBy,
+        standing: Sequence[Standing],
+        closed_as: str,
+        seen: Collection[ReviewItem],
     ) -> Collection[str]:
-        """Make the order's part of the queue exactly `standing`; the keys that this changes."""
+        """Make the order's part of the queue, as it was `seen`, exactly `standing`; the keys that this changes."""
 
 
 class ActingHand(Hand):
@@ -135,10 +140,15 @@ class ActingHand(Hand):
         return True
 
     async def review(
-        self, order: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str
+        self,
+        order: str,
+        opened_by: OpenedBy,
+        standing: Sequence[Standing],
+        closed_as: str,
+        seen: Collection[ReviewItem],
     ) -> Collection[str]:
         """See `Hand`."""
-        return await self._ledger.put_in_review(order, opened_by, standing, closed_as)
+        return await self._ledger.put_in_review(order, opened_by, standing, closed_as, seen)
 
 
 class IdleHand(Hand):
@@ -195,10 +205,15 @@ class IdleHand(Hand):
         return await self._ledger.ending(order) != stage
 
     async def review(
-        self, order: str, opened_by: OpenedBy, standing: Sequence[Standing], closed_as: str
+        self,
+        order: str,
+        opened_by: OpenedBy,
+        standing: Sequence[Standing],
+        closed_as: str,
+        seen: Collection[ReviewItem],
     ) -> Collection[str]:
         """See `Hand`."""
-        shown = {item.key: item for item in await self._ledger.reviews_of(order) if item.closed_at is None}
+        shown = {item.key: item for item in seen if item.closed_at is None}
         news = [left.key for left in standing if not _is_shown(shown.get(left.key), opened_by, left)]
         return {*news, *(shown.keys() - {left.key for left in standing})}
 

@@ -22,7 +22,7 @@ from orderflow.domain.events import workflow_id
 from orderflow.domain.intents import Direction, idempotency_key
 from orderflow.domain.operations import Resolution
 from orderflow.domain.orders import FINAL, Stage, Standing
-from orderflow.domain.reconciliation import CHANGES, Due, Fate, What, due
+from orderflow.domain.reconciliation import CHANGES, RESOLVED_BEFORE, Due, Fate, What, due
 from orderflow.ledger import EffectRecord
 from orderflow.ledger.review import SUPERSEDED, UNDONE, Ledger, OpenedBy
 from orderflow.reconcile import Orders
@@ -32,7 +32,10 @@ from orderflow.reconcile.listing import Row
 from orderflow.reconcile.strays import Strays
 
 PATIENCE: Final = timedelta(days=1)
-"""For so long an effect may be unknown to a provider that answers; then a person has to ask there."""
+"""For so long an effect may be unknown or pending at a provider that answers; then a person has to ask there."""
+
+_UNSETTLED: Final = frozenset({"unknown", "pending"})
+"""What a provider that answers says of an effect which a person has to ask about there."""
 
 _FOR_GOOD: Final = frozenset({ErrorType.CANNOT_UNDO, ErrorType.INTENT_CONFLICT})
 """Why an undo is not tried again before a person says so."""
@@ -120,6 +123,9 @@ class Cases:
         if wanted is Due.UNDO and shown is not None and shown.error in _FOR_GOOD:
             dossier.keep(record.key)
             return
+        if wanted is Due.UNDO and await self._was_resolved(dossier, record):
+            dossier.leave(_standing(record, RESOLVED_BEFORE, record.state))
+            return
         try:
             if wanted is Due.LOOK:
                 record = await self._settled(dossier, record)
@@ -132,9 +138,15 @@ class Cases:
             dossier.leave(_standing(record, error.type, error.detail))
         except OutcomeUnknown as error:
             since = record.updated_at if record.state is EffectState.REVERSING else record.created_at
-            if error.answer != "unknown" or self._now - since < PATIENCE:
+            if error.answer not in _UNSETTLED or self._now - since < PATIENCE:
                 raise
             dossier.leave(_standing(record, error.type, record.state))
+
+    async def _was_resolved(self, dossier: Dossier, record: EffectRecord) -> bool:
+        """Whether people said how it was settled, though the ledger does not show it (any more): it may be a copy."""
+        if any(said.outcome is not None for said in await self._ledger.operations(record.key)):
+            return True
+        return record.key in await self._orders.resolved(dossier.order)
 
     async def _settled(self, dossier: Dossier, record: EffectRecord) -> EffectRecord:
         """The record after the last look; what its provider has taken back already is taken back in the books too.
@@ -171,7 +183,7 @@ class Cases:
         goes_on = dossier.fate in (Fate.OPEN, Fate.COMPLETED)
         opened_by: OpenedBy = "order" if by_order else "reconcile"
         closed_as = SUPERSEDED if goes_on else UNDONE
-        changed = await self._hand.review(dossier.order, opened_by, standing, closed_as)
+        changed = await self._hand.review(dossier.order, opened_by, standing, closed_as, [*dossier.items.values()])
         for left in standing:
             what = What.OPENED if left.key in changed else What.IN_REVIEW
             dossier.findings.append(_finding(dossier.order, what, left))

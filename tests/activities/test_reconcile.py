@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ import pytest
 from orderflow.contracts import OrderView
 from orderflow.domain.effects import Absent, Act, Capabilities, EffectState, Found, Handle, Listed
 from orderflow.domain.errors import LedgerUnavailable
-from orderflow.domain.operations import Resolution
+from orderflow.domain.operations import Operation, OperationClaims, Resolution
 from orderflow.domain.orders import Stage, Standing
-from orderflow.domain.reconciliation import Fate
+from orderflow.domain.reconciliation import RESOLVED_BEFORE, Fate
 from orderflow.ledger import Claim
 from orderflow.providers.simulated import SimulatedProvider, SimulatedWorld
+from orderflow.signing import operation_on
 from tests.support.ledger import LedgerDatabase, WatchedLedger
 from tests.support.reconciling import Known, Office, Truth, told
 
@@ -239,6 +240,58 @@ async def test_what_people_decided_is_not_brought_up_again(office: Office) -> No
         await office.ledger.resolve(key, undo_key, Resolution.KEPT)
     report = await office.reconcile()
     assert (report.changes, told(report, known), told(report, unknown)) == (0, [("in_review", "reserve_inventory")], [])
+
+
+@pytest.mark.parametrize("known", [Known.NOTHING, Known.COMMITTED, Known.REVERSING])
+@pytest.mark.parametrize("told_by", ["history", "operations"])
+async def test_what_people_resolved_is_not_taken_back_on_top_of_that(
+    office: Office, known: Known, told_by: str
+) -> None:
+    """I-1: a ledger that was restored, or pruned, shows a charge that somebody has given back by hand."""
+    order = office.order(Fate.FAILED, Stage.FAILED_COMPENSATED)
+    await office.effect(order, "charge", Truth.DONE, known)
+    key = office.act(order, "charge").key
+    if told_by == "history":
+        office.orders.resolutions[order] = [key]
+    else:
+        await office.ledger.book_operation(_resolution(order, key), "a.b.c")
+    for _ in "ab":
+        await office.reconcile()
+        assert (office.acts(order, "charge", undone=True), await office.in_review(order)) == (
+            [],
+            {"charge": RESOLVED_BEFORE},
+        )
+
+
+def _resolution(order: str, key: str) -> OperationClaims:
+    left = Standing(step="charge", key=key, amount_minor=900, currency="EUR", error="CannotUndo")
+    now = datetime.now(UTC)
+    return operation_on(
+        left, order, Operation.RESOLVE, "carol", now, reason="r", outcome=Resolution.TAKEN_BACK, evidence="e"
+    )
+
+
+async def test_a_charge_that_stays_pending_goes_to_people_after_a_day(office: Office) -> None:
+    """Issue 3: polled, then queued; until then it is only postponed."""
+    order = office.order(Fate.TERMINATED)
+    office.fault("pending", "charge", order, times=1000)
+    await office.effect(order, "charge", Truth.DONE, Known.PENDING)
+    await office.reconcile()
+    assert await office.in_review(order) == {}
+    await office.reconcile(later=timedelta(days=2))
+    assert await office.in_review(order) == {"charge": "OutcomeUnknown"}
+
+
+async def test_an_item_that_was_closed_during_a_run_stays_closed(office: Office) -> None:
+    """Issue 3: whoever decided meanwhile knew more than this run had read."""
+    order = office.order(Fate.TERMINATED)
+    await office.effect(order, "charge", Truth.DONE, Known.COMMITTED)
+    await office.reconcile()
+    seen = await office.ledger.reviews_of(order)
+    act = office.act(order, "charge")
+    await office.ledger.resolve(act.key, office.undo(order, "charge").key, Resolution.KEPT)
+    changed = await office.ledger.put_in_review(order, "reconcile", [seen[0].standing], seen=seen)
+    assert (changed, await office.in_review(order)) == ([], {})
 
 
 async def test_what_the_ledger_denies_goes_to_people_until_it_is_true(office: Office) -> None:

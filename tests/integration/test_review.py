@@ -3,17 +3,19 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from orderflow.acts import recorded_act, undo_act
 from orderflow.client import repair
 from orderflow.contracts import REPAIR_WORKFLOW_TYPE, RepairAnswer
 from orderflow.domain.approvals import Refusal
-from orderflow.domain.effects import EffectState
-from orderflow.domain.operations import Operation
+from orderflow.domain.effects import Absent, EffectState
+from orderflow.domain.operations import Operation, Resolution
 from orderflow.domain.orders import Stage, Standing
+from orderflow.ledger import Claim
 from orderflow.signing import operation_on
 from tests.support.command_line import in_a_shell
 from tests.support.counter import Counter
@@ -109,7 +111,7 @@ async def test_what_a_terminated_order_left_can_be_resolved_and_printed(open_cou
     printed = await open_counter("review", "resolve", order.id, "--as", "carol", *RESOLVED, "--print")
     assert f"--type {REPAIR_WORKFLOW_TYPE}" in printed.out
     await asyncio.to_thread(in_a_shell, printed.out)
-    assert await _states(order) == ["reversed"]
+    assert await _states(order) == ["reversed", "voided"]
     assert (await open_counter("review", "list", "--json")).json == []
 
 
@@ -167,13 +169,81 @@ async def _terminated(shop: Shop) -> Order:
     return order
 
 
-async def _repair(order: Order, who: str, changes: dict[str, Any]) -> RepairAnswer:
-    """Have a retry done that `who` signed, with some of its claims changed."""
-    [item] = await order.shop.ledger.reviews_of(order.id)
-    signed = operation_on(item.standing, order.id, Operation.RETRY, who, datetime.now(UTC), reason="try again")
+async def _repair(
+    order: Order, who: str, changes: dict[str, Any], operation: Operation = Operation.RETRY
+) -> RepairAnswer:
+    """Have an operation done that `who` signed on the oldest item, with some of its claims changed."""
+    item, *_ = await order.shop.ledger.reviews_of(order.id)
+    grounds = {"outcome": Resolution.TAKEN_BACK, "evidence": "receipt 17"} if operation is Operation.RESOLVE else {}
+    signed = operation_on(item.standing, order.id, operation, who, datetime.now(UTC), reason="try again", **grounds)  # type: ignore[arg-type]  # by operation
     token = order.shop.keys[who].sign(signed.model_copy(update=changes))
     return await repair(order.shop.client, token, signed.jti, task_queue=order.shop.task_queue)
 
 
 async def _states(order: Order) -> list[str]:
     return [effect.state.value for effect in await order.shop.ledger.effects(order.id)]
+
+
+async def test_an_order_that_was_terminated_with_something_standing_is_sent_to_reconciliation(
+    open_counter: Counter,
+) -> None:
+    """T53: its own door is closed; the line names the way, and after that the retry goes through."""
+    order = await left_standing(open_counter.shop)
+    await order.handle.terminate()
+    open_counter.shop.orders.remove(order)
+    ran = await open_counter("review", "retry", order.id, "--as", "carol")
+    assert (ran.code, "run `orderflow reconcile`" in ran.err) == (1, True)
+    assert (await open_counter("reconcile")).code == 0
+    assert (await open_counter("review", "retry", order.id, "--as", "carol", "--json")).json["settled"]
+    assert open_counter.shop.world.net_charged(order.id) == 0
+
+
+async def test_whoever_looks_sees_on_what_grounds_people_decided(open_counter: Counter) -> None:
+    """Issue 3: the second person has to know what the first one saw."""
+    order = await left_standing(open_counter.shop)
+    order.exempt |= {"I-3", "ledger"}
+    await open_counter("review", "resolve", order.id, "--as", "carol", *RESOLVED)
+    key = f"{order.id}.charge.do"
+    [said] = (await open_counter("review", "show", key, "--json")).json["said"]
+    assert (said["reason"], said["evidence"]) == ("refunded by hand", "receipt 17")
+    assert "receipt 17" in (await open_counter("review", "show", key)).out
+    await order.until(Stage.FAILED_COMPENSATED)
+
+
+async def test_a_word_that_could_not_be_carried_out_can_be_said_again(open_counter: Counter) -> None:
+    """Issue 3: a retry is at the provider meanwhile; nobody is told that it was decided when it was not."""
+    shop = open_counter.shop
+    order = await _terminated(shop)
+    [item] = await shop.ledger.reviews_of(order.id)
+    record = await shop.ledger.get(item.key)
+    assert record is not None
+    of = recorded_act(record)
+    held = await shop.ledger.claim_undo(
+        undo_act(shop.catalogue.kind_for("reserve_inventory"), of), of, holder="x", lease=timedelta(hours=1)
+    )
+    assert isinstance(held, Claim)
+    for _ in "ab":
+        answer = await _repair(order, "carol", {}, Operation.RESOLVE)
+        assert (answer.refusal, answer.settled, answer.error) == (None, False, "EffectBusy")
+    await shop.ledger.settle_undo(held, of, Absent())
+    assert (await _repair(order, "carol", {}, Operation.RESOLVE)).settled
+    assert await _states(order) == ["reversed", "voided"]
+
+
+async def test_what_others_decided_meanwhile_is_not_undone_by_a_retry(open_counter: Counter) -> None:
+    """Issue 3: the queue is not put back to what somebody read before a long call."""
+    shop = open_counter.shop
+    order = await left_standing(shop, refusals=2)
+    await order.handle.terminate()
+    shop.orders.remove(order)
+    assert (await open_counter("reconcile")).code == 0
+    [item] = await shop.ledger.reviews_of(order.id)
+    other = item.standing.model_copy(update={"step": "notify", "key": f"{order.id}.notify.do", "error": "unknown"})
+    await shop.ledger.put_in_review(order.id, "reconcile", [item.standing, other])
+    gate = shop.hold("refund", order.id)
+    retrying = asyncio.create_task(_repair(order, "carol", {}))
+    await order.when(lambda _: gate.reached.is_set())
+    await shop.ledger.put_in_review(order.id, "reconcile", [item.standing], "kept")
+    gate.open()
+    await retrying
+    assert {each.key: each.closed_as for each in await shop.ledger.reviews_of(order.id)}[other.key] == "kept"

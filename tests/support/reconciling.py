@@ -57,6 +57,7 @@ class MadeUpOrders:
     fates: dict[str, OrderFate] = field(default_factory=dict)
     inputs: dict[str, OrderInput] = field(default_factory=dict)
     views: dict[str, OrderView] = field(default_factory=dict)
+    resolutions: dict[str, list[str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     async def fate(self, order: str) -> OrderFate:
@@ -65,6 +66,9 @@ class MadeUpOrders:
 
     async def placed(self, order: str) -> OrderInput | None:
         return self.inputs.get(order)
+
+    async def resolved(self, order: str) -> frozenset[str]:
+        return frozenset(self.resolutions.get(order, ()))
 
     async def view(self, order: str) -> OrderView:
         return self.views[order]
