@@ -239,7 +239,7 @@ class OrderWorkflow:
 
     async def _take_back_what_stands(self) -> None:
         """While something stands that no machine could take back, do what operators sign; then the order ends (T06)."""
-        if self._progress.state.standing:
+        if self._progress.state.standing and self._progress.state.stage is not Stage.COMPENSATION_FAILED:
             self._progress.change_stage(Stage.COMPENSATION_FAILED)
             await self._finish(self._reviewing.put_in_queue())
         while self._progress.state.standing:

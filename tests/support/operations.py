@@ -10,6 +10,7 @@ from orderflow.domain.approvals import Refusal
 from orderflow.domain.operations import Operation, OperationClaims, Resolution
 from orderflow.domain.orders import Stage, Standing
 from orderflow.signing import operation_on
+from tests.support.observing import events_of, names_of
 from tests.support.shop import Order, Shop
 
 
@@ -19,9 +20,21 @@ async def left_standing(shop: Shop, refusals: int = 1) -> Order:
     shop.fault("decline", "refund", times=refusals)
     order = await shop.start()
     await order.approve()
-    await order.until(Stage.COMPENSATION_FAILED)
-    await order.when(lambda view: view.stage is Stage.COMPENSATION_FAILED and queued(view))
+    await waits_for_people(order)
     return order
+
+
+async def waits_for_people(order: Order) -> None:
+    """Wait until the queue was told what stands and nothing is under way: time-skipping servers lose updates then."""
+    await order.until(Stage.COMPENSATION_FAILED)
+    await order.seen(_is_at_rest)
+
+
+async def _is_at_rest(order: Order) -> bool:
+    names = names_of(await events_of(order.handle))
+    ended = names.count("ACTIVITY_TASK_COMPLETED") + names.count("ACTIVITY_TASK_FAILED")
+    told = bool(await order.shop.ledger.reviews_of(order.id))
+    return told and names.count("ACTIVITY_TASK_SCHEDULED") == ended and "WORKFLOW_TASK_COMPLETED" in names[-3:]
 
 
 def queued(view: OrderView) -> bool:

@@ -15,6 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from orderflow.contracts import OrderView
 from orderflow.domain.orders import Reason, Stage
+from tests.support.operations import waits_for_people
 from tests.support.shop import Order, Shop, open_for_business
 from tests.workflow.clock import Clock
 from tests.workflow.decisions import DOORS, completes, fails
@@ -99,7 +100,8 @@ async def test_what_stands_is_still_named_in_the_next_run(shop: Shop) -> None:
     shop.fault("decline", "notify")
     order = await shop.start()
     await order.approve()
-    before = await order.until(Stage.COMPENSATION_FAILED)
+    await waits_for_people(order)
+    before = await order.view()
     after = await _renewed(order)
     assert (after.stage, after.reason, after.standing) == (before.stage, before.reason, before.standing)
     assert (await _renewed(order)).standing == before.standing

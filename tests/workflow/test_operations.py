@@ -10,7 +10,16 @@ from orderflow.domain.audit import Told
 from orderflow.domain.effects import EffectState
 from orderflow.domain.operations import Operation, Resolution
 from orderflow.domain.orders import Reason, Stage, StepState
-from tests.support.operations import is_refused, left_standing, operate, signed, standing, time_of, token_on
+from tests.support.operations import (
+    is_refused,
+    left_standing,
+    operate,
+    signed,
+    standing,
+    time_of,
+    token_on,
+    waits_for_people,
+)
 from tests.support.shop import Order, Shop, order_event
 
 RETRY, RESOLVE = Operation.RETRY, Operation.RESOLVE
@@ -84,7 +93,7 @@ async def test_above_the_limit_two_people_have_to_say_the_same(shop: Shop) -> No
     order = await shop.start(order_event(items=items, total_minor=1001))
     order.exempt |= {"I-3", "ledger"}
     await order.approve()
-    await order.until(Stage.COMPENSATION_FAILED)
+    await waits_for_people(order)
     assert (await operate(order, await signed(order, RESOLVE, "carol", Resolution.TAKEN_BACK))).accepted
     view = await order.when(lambda view: view.standing and view.standing[0].said)
     assert [(said.operator, said.outcome) for said in view.standing[0].said] == [("carol", "taken_back")]
@@ -159,8 +168,7 @@ async def test_the_amount_of_what_never_came_to_a_result_is_the_ledgers(shop: Sh
     shop.fault("decline", "refund")
     order = await shop.start()
     await order.approve()
-    await order.until(Stage.COMPENSATION_FAILED)
-    await order.when(lambda view: view.standing[0].amount_minor is not None)
+    await waits_for_people(order)
     left = await standing(order)
     assert (left.amount_minor, left.currency) == (900, "EUR")
     order.exempt |= {"I-3", "ledger"}

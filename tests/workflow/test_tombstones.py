@@ -3,7 +3,7 @@
 from orderflow.domain.effects import EffectState
 from orderflow.domain.operations import Operation
 from orderflow.domain.orders import Reason, Stage, StepState
-from tests.support.operations import operate, queued, signed
+from tests.support.operations import operate, signed, waits_for_people
 from tests.support.shop import Order, Shop
 from tests.workflow.scenarios import FOR_EVER
 
@@ -48,8 +48,8 @@ async def test_a_tombstone_whose_provider_cannot_be_asked_stands_until_somebody_
     shop.fault("unavailable", "refund", times=tries.retry.attempts)
     order = await shop.start()
     await order.approve()
-    await order.until(Stage.COMPENSATION_FAILED)
-    view = await order.when(queued)
+    await waits_for_people(order)
+    view = await order.view()
     assert [(left.step, left.error) for left in view.standing] == [("charge", "ProviderUnavailable")]
     assert await states(order, "charge") == [_S.VOIDED, _S.PENDING]
 
