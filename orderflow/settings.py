@@ -6,7 +6,7 @@ Temporal's own settings (`TEMPORAL_ADDRESS`, TLS, API key, its TOML profile) sta
 import difflib
 import ipaddress
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,7 +32,7 @@ SECRETS_DIR = "ORDERFLOW_SECRETS_DIR"
 """A folder whose files are settings, each named like its variable: how container secrets are mounted."""
 
 _SQLITE = "sqlite:///"
-_OF_EXTENSIONS = f"{PREFIX}PROVIDER_"
+_OF_PROVIDERS = f"{PREFIX}PROVIDER_"
 _OF_TESTS = f"{PREFIX}TEST_"
 
 _Folder = Annotated[Path, AfterValidator(Path.expanduser)]
@@ -60,6 +60,9 @@ class PostgresTarget:
 
 LedgerTarget = SqliteTarget | PostgresTarget
 """Where the ledger is; one more type for each further backend."""
+
+ProvidersSettings = Mapping[str, Mapping[str, str]]
+"""By a provider's name, what it is configured with: text by lower-case key."""
 
 
 class Settings(BaseSettings):
@@ -157,16 +160,33 @@ def load_settings(**overrides: Any) -> Settings:
         raise _refusal(tuple(Problem(_variable(found.path), found.message) for found in problems_in(error))) from None
 
 
-def provider_settings(name: str) -> Mapping[str, str]:
-    """What an extension's provider is configured with, `ORDERFLOW_PROVIDER_<NAME>_<KEY>` under its lower-case key."""
-    prefix = f"{_OF_EXTENSIONS}{name.upper()}_"
-    return {key.removeprefix(prefix).lower(): value for key, value in os.environ.items() if key.startswith(prefix)}
+def provider_settings(names: Collection[str]) -> ProvidersSettings:
+    """What each of these providers is configured with, `ORDERFLOW_PROVIDER_<NAME>_<KEY>` under its lower-case key.
+
+    Where one name begins with another (`ship`, `ship_air`), a variable belongs to the longest that fits.
+
+    Raises:
+        InvalidSettings: for what belongs to none of them, and would be ignored (I07); names all of it.
+    """
+    given: dict[str, dict[str, str]] = {name: {} for name in names}
+    strays = []
+    for variable, value in sorted(_given_to_providers().items()):
+        rest = variable.removeprefix(_OF_PROVIDERS)
+        owners = [name for name in names if rest.startswith(f"{name.upper()}_") and len(rest) > len(name) + 1]
+        if owners:
+            owner = max(owners, key=len)
+            given[owner][rest[len(owner) + 1 :].lower()] = value
+        else:
+            strays.append(Problem(variable, _stray(variable, names)))
+    if strays:
+        raise _refusal(tuple(strays))
+    return given
 
 
 def child_environment(settings: Settings, *, temporal_address: str) -> dict[str, str]:
-    """The environment for a process of our own: `settings`, those of extensions, and the server at that address."""
-    others = (key for key in os.environ if key.startswith(_OF_EXTENSIONS) or not key.startswith((PREFIX, "TEMPORAL_")))
-    inherited = {key: os.environ[key] for key in others}
+    """The environment for a process of our own: `settings`, those of providers, and the server at that address."""
+    others = {key: value for key, value in os.environ.items() if not key.startswith((PREFIX, "TEMPORAL_"))}
+    inherited = {**others, **_given_to_providers()}
     own = {
         PREFIX + key.upper(): value.get_secret_value() if isinstance(value, SecretStr) else str(value)
         for key, value in settings.model_dump(exclude_none=True).items()
@@ -209,17 +229,46 @@ def _secrets_dir() -> str | None:
 
 def _refuse_misspelt(variables: Iterable[str]) -> None:
     """A variable or file of secrets that is nearly a setting is a typing error; others belong to somebody else."""
-    known = [PREFIX + name.upper() for name in Settings.model_fields] + [SECRETS_DIR]
-    foreign = (_OF_EXTENSIONS, _OF_TESTS)
+    known = _known()
+    foreign = (_OF_PROVIDERS, _OF_TESTS)
     given = [name for name in sorted(variables) if name.startswith(PREFIX) and not name.startswith(foreign)]
     problems = [
         Problem(name, f"is not a setting; did you mean {meant}?")
         for name in given
         if name not in known
-        for meant in difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+        for meant in _nearly(name, known)
     ]
     if problems:
         raise _refusal(tuple(problems))
+
+
+def _known() -> list[str]:
+    return [PREFIX + name.upper() for name in Settings.model_fields] + [SECRETS_DIR]
+
+
+def _nearly(name: str, known: Sequence[str]) -> list[str]:
+    """The one of `known` that `name` is a typing error for, if there is one."""
+    return difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+
+
+def _given_to_providers() -> dict[str, str]:
+    """Every setting of a provider by its variable, of the environment and of the files of secrets."""
+    secrets = _secrets_dir()
+    files = [file for file in Path(secrets).iterdir() if file.name.startswith(_OF_PROVIDERS)] if secrets else []
+    try:
+        written = {file.name: file.read_text(encoding="utf-8").strip() for file in files}
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refusal((Problem(SECRETS_DIR, f"a provider's setting in it cannot be read: {error}"),)) from None
+    return {**written, **{name: value for name, value in os.environ.items() if name.startswith(_OF_PROVIDERS)}}
+
+
+def _stray(variable: str, names: Collection[str]) -> str:
+    """What is wrong with a provider's setting that none of `names` has."""
+    parts = variable.removeprefix(_OF_PROVIDERS).upper().split("_")
+    keys = ["_".join(parts[start:]) for start in range(1, len(parts))]
+    meant = _nearly(variable, [f"{_OF_PROVIDERS}{name.upper()}_{key}" for name in names for key in keys] + _known())
+    advice = f"; did you mean {meant[0]}?" if meant else ""
+    return f"belongs to no provider; there are {', '.join(sorted(names))}{advice}"
 
 
 def _variable(path: str) -> str:

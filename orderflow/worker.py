@@ -34,7 +34,7 @@ from orderflow.reconcile.run import ReconcileActivities
 from orderflow.reconciling import ReconcileWorkflow
 from orderflow.repairing import RepairWorkflow
 from orderflow.review import ReviewActivities
-from orderflow.settings import Settings, is_loopback, load_settings, provider_settings
+from orderflow.settings import ProvidersSettings, Settings, is_loopback, load_settings, provider_settings
 from orderflow.telemetry import configure_logging
 from orderflow.workflows import OrderWorkflow
 
@@ -143,13 +143,14 @@ async def unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) 
 @asynccontextmanager
 async def _open_activities(settings: Settings, client: Client, say: Say) -> AsyncIterator[list[Activity]]:
     catalogue = load_catalogue()
+    given = given_to_providers(catalogue)
     published = load_published(catalogue, settings.definitions_dir)
     address = address_of(client)
     registry = approver_registry(settings, address, say)
     require_chosen_providers(settings, address)
     async with AsyncExitStack() as opened:
         ledger = await open_working_ledger(settings, opened, say)
-        providers = await open_providers(settings, catalogue, opened)
+        providers = await open_providers(settings, given, opened)
         effects, worker = EffectStore(ledger), f"{socket.gethostname()}-{os.getpid()}"
         orders = OrderActivities(
             effects=effects,
@@ -196,23 +197,31 @@ async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: S
     return ledger
 
 
-async def open_providers(settings: Settings, catalogue: Catalogue, opened: AsyncExitStack) -> Mapping[str, Provider]:
-    """Open a provider for each name in the catalogue: brought by an extension, simulated, or over HTTP.
+def given_to_providers(catalogue: Catalogue) -> ProvidersSettings:
+    """The settings of each provider that the catalogue names. Raises `InvalidSettings` for those of any other."""
+    return provider_settings(sorted({kind.provider for kind in catalogue.kinds.values()}))
+
+
+async def open_providers(
+    settings: Settings, given: ProvidersSettings, opened: AsyncExitStack
+) -> Mapping[str, Provider]:
+    """Open a provider for each name in `given`: brought by an extension, simulated, or over HTTP.
 
     `opened` closes them. Raises `InvalidSettings` when nothing provides one.
     """
-    names = sorted({kind.provider for kind in catalogue.kinds.values()})
-    brought = {name: make(provider_settings(name)) for name, make in load_providers(names).items()}
-    providers = {**_configured(settings, [name for name in names if name not in brought]), **brought}
+    brought = {name: make(given[name]) for name, make in load_providers(given.keys()).items()}
+    configured = _configured(settings, {name: given[name] for name in given if name not in brought})
+    providers = {**configured, **brought}
     for provider in providers.values():
         opened.push_async_callback(provider.aclose)
     return providers
 
 
-def _configured(settings: Settings, names: list[str]) -> Mapping[str, Provider]:
+def _configured(settings: Settings, given: ProvidersSettings) -> Mapping[str, Provider]:
+    names = list(given)
     http = settings.providers == "http"
     otherwise = Capabilities() if http else SIMULATED
-    capabilities = {name: declared(name, provider_settings(name), otherwise) for name in names}
+    capabilities = {name: declared(name, given[name], otherwise) for name in names}
     if http:
         timeouts = Timeouts(read=settings.providers_timeout)
         return open_http_providers(settings.providers_url, names, timeouts, capabilities)

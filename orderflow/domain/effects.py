@@ -1,6 +1,7 @@
 """Effects: what is done outside, the states the ledger gives them, and the answers providers give.
 
 (none) ── claim ──► PENDING ── commit ──► COMMITTED ── undo claimed ──► REVERSING ──► REVERSED
+   │                  │                     ▲───── a person: kept ─────┘
    │                  ├── definitive no ──► DECLINED
    │                  └── absence proven ──► VOIDED ── a sleeper's act was taken back ──► REVERSED
    └── undo came first ──► VOIDED
@@ -38,20 +39,21 @@ TRANSITIONS: Mapping[EffectState | None, frozenset[EffectState]] = MappingProxyT
         EffectState.COMMITTED: frozenset({EffectState.REVERSING}),
         EffectState.DECLINED: frozenset(),
         EffectState.VOIDED: frozenset({EffectState.REVERSED}),
-        EffectState.REVERSING: frozenset({EffectState.REVERSED}),
+        EffectState.REVERSING: frozenset({EffectState.REVERSED, EffectState.COMMITTED}),
         EffectState.REVERSED: frozenset(),
     }
 )
 """Which state may follow which; `None` is an effect that the ledger has never seen.
 
-VOIDED is final, but for what a holder did that woke up after its absence was proven: that can be taken back.
+VOIDED is final, but for what a holder did that woke up after its absence was proven: that can be taken back. Only a
+person's word (`Resolution.KEPT`) leads from REVERSING to COMMITTED, and that effect is never taken back any more.
 """
 
 STANDING = frozenset({EffectState.PENDING, EffectState.COMMITTED, EffectState.REVERSING})
 """States in which something may stand outside that an order which failed must not leave behind."""
 
 UNDONE = frozenset({EffectState.VOIDED, EffectState.REVERSING, EffectState.REVERSED})
-"""States on which a forward claim is refused for ever."""
+"""States on which a forward claim is refused; nothing leads out of them to COMMITTED but a person's word."""
 
 
 class _Answer(BaseModel):

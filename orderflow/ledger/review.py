@@ -136,7 +136,8 @@ class ReviewLedger(Protocol):
     async def resolve(self, key: str, undo_key: str, outcome: Resolution) -> EffectRecord | None:
         """End an effect by a person's word and close its item; no undo under `undo_key` can act from then on.
 
-        Taken back → REVERSED with all of it refunded; kept → what was PENDING is COMMITTED, the rest stays as it is.
+        Taken back → REVERSED with all of it refunded; kept → what was PENDING or REVERSING is COMMITTED.
+        The rest stays as it is.
         Gives its record, `None` if the ledger does not know it. Raises `EffectBusy` while somebody is at work on it.
         """
         ...

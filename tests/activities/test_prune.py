@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -117,6 +117,21 @@ async def test_what_reconciliation_still_asks_about_is_never_forgotten(
     assert (await pruned(ledger), len((await ledger.unsettled("", 9)).orders)) == ([], 1)
     await ledger.put_in_review(ORDER, "reconcile", [standing()])
     await ledger.resolve(CHARGE.key, REFUND.key, Resolution.KEPT)
+    assert (await pruned(ledger), await ledger.effects(ORDER)) == ([ORDER], [])
+
+
+@pytest.mark.parametrize("outcome", list(Resolution))
+@pytest.mark.parametrize("reach", [committed, reversing])
+async def test_what_people_resolved_may_be_forgotten(
+    database: LedgerDatabase, ledger: Ledger, outcome: Resolution, reach: Callable[[Ledger], Awaitable[None]]
+) -> None:
+    """Issue 3: their word is the end of it, also if taking it back was begun; before, it stays."""
+    await reach(ledger)
+    await ledger.put_in_review(ORDER, "order", [standing()])
+    await ledger.end_order(ORDER, "failed_compensated")
+    age(database, ORDER, 401)
+    assert await pruned(ledger) == []
+    await ledger.resolve(CHARGE.key, REFUND.key, outcome)
     assert (await pruned(ledger), await ledger.effects(ORDER)) == ([ORDER], [])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orderflow.domain.effects import Act, EffectState
+from orderflow.domain.effects import Act, Done, EffectState
 from orderflow.domain.errors import EffectBusy, EffectReversed
 from orderflow.domain.operations import Operation, OperationClaims, Resolution
 from orderflow.domain.orders import Said, Standing
@@ -28,7 +28,8 @@ OUTCOMES = pytest.mark.parametrize("outcome", list(Resolution))
 ENDS_AS: dict[Resolution, dict[EffectState | None, EffectState | None]] = {
     Resolution.TAKEN_BACK: {state: state for state in REACH}
     | dict.fromkeys((EffectState.PENDING, EffectState.COMMITTED, EffectState.REVERSING), EffectState.REVERSED),
-    Resolution.KEPT: {state: state for state in REACH} | {EffectState.PENDING: EffectState.COMMITTED},
+    Resolution.KEPT: {state: state for state in REACH}
+    | dict.fromkeys((EffectState.PENDING, EffectState.REVERSING), EffectState.COMMITTED),
 }
 """What a person's word makes of an effect in each state; what is settled stays as it is."""
 
@@ -228,8 +229,7 @@ async def test_no_late_undo_acts_after_a_persons_word(
     await REACH[state](ledger)
     await ledger.resolve(CHARGE.key, REFUND.key, outcome)
     before, bank = await ledger.get(CHARGE.key), Bank()
-    stands = before is not None and before.state in {EffectState.COMMITTED, EffectState.REVERSING}
-    if stands:
+    if before is not None and before.state is EffectState.COMMITTED:
         with pytest.raises(EffectReversed, match="settled by a person"):
             await undo(ledger, bank)
         assert await ledger.get(CHARGE.key) == before
@@ -248,7 +248,7 @@ async def test_no_late_perform_acts_after_a_persons_word(
     await REACH[state](ledger)
     await ledger.resolve(CHARGE.key, REFUND.key, outcome)
     now = ENDS_AS[outcome][state]
-    if now in {EffectState.REVERSED, EffectState.REVERSING, EffectState.VOIDED}:
+    if now in {EffectState.REVERSED, EffectState.VOIDED}:
         with pytest.raises(EffectReversed):
             await ledger.claim(CHARGE, holder="late", lease=LONG)
     else:
@@ -320,6 +320,16 @@ async def test_a_late_holder_of_an_undo_cannot_write_over_a_persons_word(ledger:
     with pytest.raises(Exception, match="claimed by another"):
         await ledger.settle_undo(Claim(record, "late", fresh=False), CHARGE, DONE)
     assert await ledger.get(CHARGE.key) == kept
+
+
+async def test_what_was_really_captured_is_what_is_kept(ledger: Ledger) -> None:
+    """M04: a person's word ends the undo and says nothing about the amount that the provider took."""
+    await ledger.settle(await claimed(ledger), Done(reference="ch_1", amount_minor=800))
+    await undo_claimed(ledger, NO_TIME)
+    record = await ledger.resolve(CHARGE.key, REFUND.key, Resolution.KEPT)
+    assert record is not None
+    assert (record.state, record.captured_minor, record.reference) == (EffectState.COMMITTED, 800, "ch_1")
+    assert await state_of(ledger, REFUND.key) is EffectState.VOIDED
 
 
 async def test_an_effect_that_the_ledger_does_not_know_is_taken_off_the_queue(ledger: Ledger) -> None:

@@ -192,6 +192,19 @@ async def test_away_from_this_machine_no_key_is_made_up(dev_server: DevServer, t
     assert os.listdir(tmp_path) == []
 
 
+async def test_a_setting_of_no_provider_ends_the_worker_before_it_makes_anything(
+    dev_server: DevServer, tmp_path: Path
+) -> None:
+    """I07: exit code 2 and one line, for a name that is misspelt."""
+    told = {"ORDERFLOW_PROVIDER_PAYMENT_LISTS": "true", "TEMPORAL_ADDRESS": dev_server.address}
+    ran = await run(*WORKER, folder=tmp_path, environment=bare_environment(**told))
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert ran.err.startswith("ORDERFLOW_PROVIDER_PAYMENT_LISTS: belongs to no provider; there are ")
+    assert "payments" in ran.err
+    assert "did you mean ORDERFLOW_PROVIDER_PAYMENTS_LISTS?" in ran.err
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_loop_that_knows_no_signals_is_no_obstacle(
     number: signal.Signals, dev_server: DevServer, tmp_path: Path

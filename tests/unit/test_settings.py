@@ -165,7 +165,78 @@ def test_somebody_elses_variables_are_left_alone(env: pytest.MonkeyPatch) -> Non
 def test_an_extension_gets_its_own_settings(env: pytest.MonkeyPatch) -> None:
     """Under the name of its provider."""
     set_all(env, {"ORDERFLOW_PROVIDER_CARRIER_URL": "http://c", "ORDERFLOW_PROVIDER_OTHER_URL": "http://o"})
-    assert provider_settings("carrier") == {"url": "http://c"}
+    assert provider_settings(["carrier", "other"]) == {"carrier": {"url": "http://c"}, "other": {"url": "http://o"}}
+
+
+def test_a_providers_setting_belongs_to_the_longest_name_that_fits(env: pytest.MonkeyPatch) -> None:
+    """Names hold underscores, as keys do."""
+    set_all(env, {"ORDERFLOW_PROVIDER_SHIP_KEY_HORIZON": "none", "ORDERFLOW_PROVIDER_SHIP_AIR_URL": "http://a"})
+    expected = {"ship": {"key_horizon": "none"}, "ship_air": {"url": "http://a"}}
+    assert provider_settings(["ship", "ship_air"]) == provider_settings(["ship_air", "ship"]) == expected
+
+
+def test_a_providers_setting_may_be_a_file_of_secrets(tmp_path: Path, env: pytest.MonkeyPatch) -> None:
+    """Such as its password; the environment counts more, and a process of our own is given both."""
+    for key in ("TOKEN", "URL"):
+        (tmp_path / f"ORDERFLOW_PROVIDER_CARRIER_{key}").write_text("of-the-file\n")
+    set_all(env, {"ORDERFLOW_SECRETS_DIR": str(tmp_path), "ORDERFLOW_PROVIDER_CARRIER_URL": "of-the-environment"})
+    assert provider_settings(["carrier"]) == {"carrier": {"token": "of-the-file", "url": "of-the-environment"}}
+    child = child_environment(load_settings(), temporal_address="x:1")
+    given = {name: value for name, value in child.items() if name.startswith("ORDERFLOW_PROVIDER_")}
+    assert given == {
+        "ORDERFLOW_PROVIDER_CARRIER_TOKEN": "of-the-file",
+        "ORDERFLOW_PROVIDER_CARRIER_URL": "of-the-environment",
+    }
+
+
+def test_a_providers_file_that_cannot_be_read_is_refused(tmp_path: Path, env: pytest.MonkeyPatch) -> None:
+    """A folder, or what is no text: one line, and no secret in it."""
+    (tmp_path / "ORDERFLOW_PROVIDER_CARRIER_TOKEN").write_bytes(b"hunter2\xff")
+    env.setenv("ORDERFLOW_SECRETS_DIR", str(tmp_path))
+    with pytest.raises(InvalidSettings, match="ORDERFLOW_SECRETS_DIR: a provider's setting in it cannot be read") as no:
+        provider_settings(["carrier"])
+    assert "hunter2" not in str(no.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("ORDERFLOW_PROVIDER_PAYMENT_LISTS", "ORDERFLOW_PROVIDER_PAYMENTS_LISTS"),
+        ("ORDERFLOW_PROVIDER_PAYMENT_KEY_HORIZON", "ORDERFLOW_PROVIDER_PAYMENTS_KEY_HORIZON"),
+        ("ORDERFLOW_PROVIDER_SHIPAIR_URL", "ORDERFLOW_PROVIDER_SHIP_AIR_URL"),
+        ("ORDERFLOW_PROVIDER_PAYMENTS_", None),
+        ("ORDERFLOW_PROVIDER_PAYMENTS", None),
+        ("ORDERFLOW_PROVIDER_payments_LISTS", None),
+        ("ORDERFLOW_PROVIDER_URL", "ORDERFLOW_PROVIDERS_URL"),
+        ("ORDERFLOW_PROVIDER_WAREHOUSE_URL", None),
+    ],
+)
+@pytest.mark.parametrize("is_file", [False, True], ids=["variable", "file"])
+def test_a_setting_of_no_provider_is_refused(
+    variable: str, meant: str | None, is_file: bool, tmp_path: Path, env: pytest.MonkeyPatch
+) -> None:
+    """I07: what a provider remembers, told under a misspelt name, would be ignored without a word."""
+    env.setenv("ORDERFLOW_SECRETS_DIR", str(tmp_path))
+    if is_file:
+        (tmp_path / variable).write_text("x")
+    else:
+        env.setenv(variable, "x")
+    with pytest.raises(InvalidSettings) as refused:
+        provider_settings(["ship_air", "payments"])
+    message = str(refused.value)
+    assert message.startswith(f"{variable}: belongs to no provider; there are payments, ship_air")
+    assert meant is None or message.endswith(f"; did you mean {meant}?")
+    assert [problem.path for problem in refused.value.problems] == [variable]
+
+
+def test_every_setting_of_no_provider_is_named_at_once(env: pytest.MonkeyPatch) -> None:
+    """One line for all of them."""
+    variables = ["ORDERFLOW_PROVIDER_A_URL", "ORDERFLOW_PROVIDER_B_URL"]
+    set_all(env, {**dict.fromkeys(variables, "x"), "ORDERFLOW_PROVIDER_PAYMENTS_LISTS": "true"})
+    with pytest.raises(InvalidSettings) as refused:
+        provider_settings(["payments"])
+    assert [problem.path for problem in refused.value.problems] == variables
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_a_setting_may_be_a_file_of_secrets(tmp_path: Path, env: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from orderflow.domain.effects import Capabilities, capabilities_of
 from orderflow.domain.errors import InvalidSettings
 from orderflow.providers.simulated import PROVIDERS, SIMULATED
 from orderflow.settings import Settings
-from orderflow.worker import open_providers, require_chosen_providers
+from orderflow.worker import given_to_providers, open_providers, require_chosen_providers
 
 
 @pytest.mark.parametrize("address", ["temporal.example:7233", "10.0.0.7:7233", "localhost.example:7233"])
@@ -51,11 +51,22 @@ async def test_providers_are_capable_of_what_the_environment_declares(
     monkeypatch.setenv("ORDERFLOW_PROVIDER_NOTIFICATIONS_LOOKUP_BY", "none")
     chosen = Settings(state_dir=tmp_path, **settings)
     async with AsyncExitStack() as opened:
-        providers = await open_providers(chosen, load_catalogue([]), opened)
+        providers = await open_providers(chosen, given_to_providers(load_catalogue([])), opened)
         declared = {name: capabilities_of(provider) for name, provider in providers.items()}
     gateway = Capabilities(timedelta(0), frozenset(), lists=otherwise.lists)
     assert declared == dict.fromkeys(PROVIDERS, otherwise) | {"notifications": gateway}
     monkeypatch.setenv("ORDERFLOW_PROVIDER_PAYMENTS_KEY_HORIZON", "a day")
     async with AsyncExitStack() as opened:
         with pytest.raises(InvalidSettings, match="PAYMENTS_KEY_HORIZON"):
-            await open_providers(chosen, load_catalogue([]), opened)
+            await open_providers(chosen, given_to_providers(load_catalogue([])), opened)
+
+
+def test_a_setting_of_a_provider_that_is_not_there_stops_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I07: ignored without a word it could charge twice; the line names it, and the providers there are."""
+    monkeypatch.setenv("ORDERFLOW_PROVIDER_PAYMENT_KEY_HORIZON", "none")
+    with pytest.raises(InvalidSettings) as refused:
+        given_to_providers(load_catalogue([]))
+    assert str(refused.value) == (
+        f"ORDERFLOW_PROVIDER_PAYMENT_KEY_HORIZON: belongs to no provider; there are {', '.join(sorted(PROVIDERS))};"
+        " did you mean ORDERFLOW_PROVIDER_PAYMENTS_KEY_HORIZON?"
+    )

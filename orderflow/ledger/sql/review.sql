@@ -111,14 +111,15 @@ WHERE key = :key
     );
 
 -- name: resolve_kept
--- A person made sure that it stands, and it may. What is known to stand is left as it is.
+-- A person made sure that it stands, and it may: that is the end of it, also if taking it back was begun. Nobody may be
+-- at work on it. What is known to stand is left as it is.
 UPDATE effects
 SET state = 'committed',
     lease_until = 0,
-    captured_minor = amount_minor,
+    captured_minor = COALESCE(captured_minor, amount_minor),
     updated_at = now_ms(),
     settled_at = now_ms()
-WHERE key = :key AND state = 'pending' AND lease_until <= now_ms();
+WHERE key = :key AND (state = 'reversing' OR (state = 'pending' AND lease_until <= now_ms()));
 
 -- name: void_undo
 -- After a resolution no late undo may act any more.
