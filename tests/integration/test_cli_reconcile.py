@@ -1,10 +1,16 @@
 """`orderflow reconcile` with a real server: its exit codes, its table and its JSON."""
 
-import pytest
+import signal
 
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+
+from orderflow.client.reconciliations import RECONCILE_ID
 from orderflow.domain.orders import Stage
 from tests.support.command_line import NOWHERE
 from tests.support.counter import Counter
+from tests.support.processes import worker_of
+from tests.support.shop import packaged
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -39,6 +45,19 @@ async def test_no_worker_is_3(counter: Counter) -> None:
     ran = await counter("reconcile", "--json")
     assert (ran.code, ran.error["exit_code"]) == (3, 3)
     assert "`orderflow worker`" in ran.err
+
+
+async def test_a_worker_that_is_frozen_is_3_too(counter: Counter) -> None:
+    """T16: its poller is handed the workflow task, and that is not the beginning of a reconciliation."""
+    counter.shop.definition = packaged(counter.shop.catalogue)
+    async with worker_of(counter.shop) as worker:
+        await worker.until_said("ready")
+        worker.send(signal.SIGSTOP)
+        ran = await counter("reconcile")
+    assert (ran.code, "no worker began the reconciliation within 15 s" in ran.err) == (3, True)
+    assert "one was handed it and did not answer" in ran.err
+    described = await counter.shop.client.get_workflow_handle(RECONCILE_ID).describe()
+    assert described.status is WorkflowExecutionStatus.TERMINATED
 
 
 async def test_no_temporal_is_3(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:

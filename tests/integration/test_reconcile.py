@@ -19,7 +19,7 @@ from temporalio.client import (
     WorkflowFailureError,
 )
 
-from orderflow.client import NoAnswer, connect, ensure_search_attributes
+from orderflow.client import connect, ensure_search_attributes
 from orderflow.client.fates import TemporalOrders
 from orderflow.client.reconciliations import RECONCILE_ID, ReconcileFailed, reconcile
 from orderflow.contracts import RECONCILE_WORKFLOW_TYPE, WORKFLOW_TYPE, ReconcileReport, ReconcileRequest
@@ -276,15 +276,6 @@ async def runs(client: Client) -> bool:
     """Whether a reconciliation is open."""
     found = [each async for each in client.list_workflows(f'WorkflowId="{RECONCILE_ID}" AND ExecutionStatus="Running"')]
     return bool(found)
-
-
-async def test_without_a_worker_nothing_is_left_that_would_begin_later(client: Client, tmp_path: Path) -> None:
-    """Whoever is told that it did not run must be able to rely on it."""
-    async with open_shop(client, tmp_path) as shop:
-        with pytest.raises(NoAnswer, match="no worker took the reconciliation within 1 s"):
-            await reconcile(client, ReconcileRequest(), say=lambda _: None, task_queue=shop.task_queue, patience=1)
-        described = await client.get_workflow_handle(RECONCILE_ID).describe()
-        assert described.status is WorkflowExecutionStatus.TERMINATED
 
 
 async def test_one_that_somebody_ends_says_so(client: Client, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orderflow.acts import recorded_act, undo_act
-from orderflow.client import repair
+from orderflow.client import NoAnswer, repair
 from orderflow.contracts import REPAIR_WORKFLOW_TYPE, RepairAnswer
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.effects import Absent, EffectState
@@ -19,6 +19,7 @@ from orderflow.ledger import Claim
 from orderflow.signing import operation_on
 from tests.support.command_line import in_a_shell
 from tests.support.counter import Counter
+from tests.support.observing import eventually
 from tests.support.operations import left_standing
 from tests.support.shop import Order, Shop, order_event
 
@@ -157,6 +158,25 @@ async def test_a_bad_start_of_a_repair_fails_at_once(open_counter: Counter, inpu
         await handle.result()
 
 
+async def test_a_repair_that_is_late_says_whether_a_worker_or_the_provider_is_waited_for(counter: Counter) -> None:
+    """T16: with a healthy worker nobody is asked to look for one."""
+    shop = counter.shop
+    gate = shop.hold("release")
+    async with shop.worker():
+        order = await _terminated(shop)
+        with pytest.raises(NoAnswer, match="a worker is at it and waits for the provider") as caught:
+            await _repair(order, "carol", {}, patience=3)
+        assert "is a worker running" not in caught.value.message
+        gate.open()
+        await eventually(lambda: _settled(order))
+    with pytest.raises(NoAnswer, match=f"no worker began it; is a worker running .task queue {shop.task_queue}"):
+        await _repair(order, "carol", {}, patience=1)
+
+
+async def _settled(order: Order) -> bool:
+    return all(item.closed_at for item in await order.shop.ledger.reviews_of(order.id))
+
+
 async def _terminated(shop: Shop) -> Order:
     """An order that was terminated with its stock reserved, put into the queue as reconciliation does."""
     order = await shop.start()
@@ -170,14 +190,20 @@ async def _terminated(shop: Shop) -> Order:
 
 
 async def _repair(
-    order: Order, who: str, changes: dict[str, Any], operation: Operation = Operation.RETRY
+    order: Order,
+    who: str,
+    changes: dict[str, Any],
+    operation: Operation = Operation.RETRY,
+    *,
+    patience: float = 60,
 ) -> RepairAnswer:
     """Have an operation done that `who` signed on the oldest item, with some of its claims changed."""
     item, *_ = await order.shop.ledger.reviews_of(order.id)
     grounds = {"outcome": Resolution.TAKEN_BACK, "evidence": "receipt 17"} if operation is Operation.RESOLVE else {}
     signed = operation_on(item.standing, order.id, operation, who, datetime.now(UTC), reason="try again", **grounds)  # type: ignore[arg-type]  # by operation
     token = order.shop.keys[who].sign(signed.model_copy(update=changes))
-    return await repair(order.shop.client, token, signed.jti, task_queue=order.shop.task_queue)
+    shop = order.shop
+    return await repair(shop.client, token, signed.jti, task_queue=shop.task_queue, patience=patience)
 
 
 async def _states(order: Order) -> list[str]:
