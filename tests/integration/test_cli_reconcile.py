@@ -3,12 +3,16 @@
 import signal
 
 import pytest
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import WorkflowExecutionStatus
 
 from orderflow.client.reconciliations import RECONCILE_ID
 from orderflow.domain.orders import Stage
-from tests.support.command_line import NOWHERE
+from tests.support.command_line import NOWHERE, run_process
 from tests.support.counter import Counter
+from tests.support.observing import eventually
 from tests.support.processes import worker_of
 from tests.support.shop import packaged
 
@@ -51,13 +55,23 @@ async def test_a_worker_that_is_frozen_is_3_too(counter: Counter) -> None:
     """T16: its poller is handed the workflow task, and that is not the beginning of a reconciliation."""
     counter.shop.definition = packaged(counter.shop.catalogue)
     async with worker_of(counter.shop) as worker:
-        await worker.until_said("ready")
+        await eventually(lambda: asks_for_tasks(counter))
         worker.send(signal.SIGSTOP)
-        ran = await counter("reconcile")
+        ran = await run_process("reconcile")
     assert (ran.code, "no worker began the reconciliation within 15 s" in ran.err) == (3, True)
     assert "one was handed it and did not answer" in ran.err
     described = await counter.shop.client.get_workflow_handle(RECONCILE_ID).describe()
     assert described.status is WorkflowExecutionStatus.TERMINATED
+
+
+async def asks_for_tasks(counter: Counter) -> bool:
+    """Whether a worker waits at the server for workflow tasks."""
+    request = DescribeTaskQueueRequest(
+        namespace=counter.shop.client.namespace,
+        task_queue=TaskQueue(name=counter.shop.task_queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    )
+    return bool((await counter.shop.client.workflow_service.describe_task_queue(request)).pollers)
 
 
 async def test_no_temporal_is_3(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
