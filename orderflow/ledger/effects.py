@@ -104,7 +104,7 @@ class EffectStore:
             AmountMismatch, IntentConflict: for good. More was given back than was taken, also when it was found so.
             EffectBusy, ProviderUnavailable, OutcomeUnknown, ClaimLost, LedgerUnavailable: try again.
         """
-        if (never_sent := await self._never_sent(of)) is not None:
+        if (never_sent := await self._never_sent(undo, of)) is not None:
             return never_sent
         outcome = await self._under_claim(
             partial(self._ledger.claim_undo, undo, of, holder=holder, lease=lease),
@@ -200,11 +200,13 @@ class EffectStore:
         """What may stand outside for an order, its undos left out, the oldest first. Raises `LedgerUnavailable`."""
         records = await self._ledger.effects(workflow_id)
         attempts = await self._ledger.attempts(workflow_id)
-        settled = {record.key for record in records if record.state is not EffectState.PENDING}
+        undos = {record.key: record.state for record in records}
 
         def may_stand(record: EffectRecord) -> bool:
-            undone = idempotency_key(workflow_id, record.step, Direction.UNDO) in settled
-            return record.state in STANDING or (may_be_done_late(record, attempts) and not undone)
+            undo = undos.get(idempotency_key(workflow_id, record.step, Direction.UNDO))
+            if record.state is EffectState.VOIDED and undo is EffectState.PENDING:
+                return True
+            return record.state in STANDING or (may_be_done_late(record, attempts) and undo is None)
 
         forward = [each for each in records if each.key == idempotency_key(workflow_id, each.step, Direction.DO)]
         return [record for record in forward if may_stand(record)]
@@ -253,8 +255,14 @@ class EffectStore:
         before = (each for each in attempts if each.key == claim.record.key and each.token < claim.record.token)
         return NO_PROOF if any(each.may_have_acted for each in before) else Absent()
 
-    async def _never_sent(self, of: Act) -> EffectRecord | None:
-        """The tombstone of `of`, if nobody who ever held it can have acted, nor can any more."""
+    async def _never_sent(self, undo: Act, of: Act) -> EffectRecord | None:
+        """The tombstone of `of`, if nobody who ever held it can have acted, nor can any more.
+
+        An undo that was begun is taken to its end all the same: its provider may be at work on it.
+        """
+        begun = await self._ledger.get(undo.key)
+        if begun is not None and begun.state is EffectState.PENDING:
+            return None
         known = await self._ledger.get(of.key)
         if known is None or known.state is not EffectState.VOIDED or known.intent_digest != of.intent_digest:
             return None

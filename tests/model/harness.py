@@ -75,6 +75,7 @@ def explore(harness: Harness, **limits: Any) -> None:
     chosen = settings(
         **{
             "deadline": None,
+            "derandomize": _EXAMPLES not in os.environ,
             "database": None,
             "print_blob": True,
             "stateful_step_count": STEPS,

@@ -11,7 +11,7 @@ To look for longer than a suite should take (a second for each ten examples on S
 
     ORDERFLOW_TEST_MODEL_EXAMPLES=5000 python -m pytest tests/model -k effects_on
 
-Examples are others in each run; how many is fixed, and so, nearly, is the time.
+Without that variable the examples are the same in each run, as is, nearly, the time; with it they are others each time.
 """
 
 from pathlib import Path
