@@ -14,7 +14,7 @@ from typing import Final
 from orderflow.contracts import OWN_ACTIVITIES
 from orderflow.domain.definition import INLINE_ACTIVITIES
 from orderflow.domain.effects import Provider
-from orderflow.domain.errors import ErrorType, InvalidInput
+from orderflow.domain.errors import ErrorType, InvalidInput, UnknownActivity
 from orderflow.domain.events import OrderData
 from orderflow.domain.money import Money
 from orderflow.domain.steps import NAME
@@ -100,6 +100,13 @@ class Catalogue:
     def kinds_at(self, provider: str, operation: str) -> tuple[StepKind, ...]:
         """The kinds of step that `provider` does by `operation`."""
         return tuple(kind for kind in self.kinds.values() if (kind.provider, kind.operation) == (provider, operation))
+
+    def undoing(self, provider: str, operation: str) -> StepKind:
+        """The kind of step that tells how `operation` at `provider` is undone. Raises `UnknownActivity` for none."""
+        for kind in self.kinds_at(provider, operation):
+            if kind.undo_operation is not None:
+                return kind
+        raise UnknownActivity(f"this worker knows no way to take back {operation} at {provider}; install its package")
 
     def compensation_of(self, activity: str) -> str | None:
         """The name of the activity that undoes `activity`, where there is one; `KeyError` for an unknown one."""

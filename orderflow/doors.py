@@ -202,5 +202,4 @@ class Doorkeeper:
     def _not_about(self, claims: OperationClaims) -> Refusal | None:
         if claims.jti in self._state.operated:
             return None
-        left = [each for each in self._state.standing if each.key == claims.effect]
-        return operations.not_about(left[0] if left else None, claims, workflow.info().workflow_id)
+        return operations.not_about(self._progress.left(claims.effect), claims, workflow.info().workflow_id)

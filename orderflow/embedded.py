@@ -117,7 +117,7 @@ class EmbeddedServer:
             self._running = await self._start(self._binary)
             try:
                 await self._until_ready(self._running)
-            except BaseException:
+            except BaseException:  # a cancellation too: no server is left behind
                 await self._stop(self._running)
                 raise
         return self

@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from orderflow.contracts import REASON_ATTRIBUTE, STAGE_ATTRIBUTE, OrderState, OrderView, RefusedMessage
     from orderflow.dispatch import Failure
     from orderflow.domain.audit import SafeEvent, Told
-    from orderflow.domain.orders import FINAL, Outcome, Stage, StepRecord, StepState, check_transition
+    from orderflow.domain.orders import FINAL, Outcome, Stage, Standing, StepRecord, StepState, check_transition
 
 Found = TypeVar("Found")
 
@@ -91,6 +91,10 @@ class Progress:
         self.state.refused_total += 1
         subject = f"{refused.door} {refused.name}"
         log(SafeEvent(at=refused.at, told=Told.DECISION_REFUSED, subject=subject, detail=refused.reason))
+
+    def left(self, key: str) -> Standing | None:
+        """What stands under that key, if anything does."""
+        return next((left for left in self.state.standing if left.key == key), None)
 
     def record(self, step_id: str) -> StepRecord:
         """What is known of a step."""

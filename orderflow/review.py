@@ -11,7 +11,8 @@ from temporalio import activity
 from orderflow.activities import Activity, boundary, require_own_order
 from orderflow.acts import recorded_act, undo_act
 from orderflow.attempts import Attempt, heartbeats
-from orderflow.catalogue import Catalogue, StepKind
+from orderflow.catalogue import Catalogue
+from orderflow.client.fates import OrderFate
 from orderflow.contracts import (
     BOOK_REVIEW,
     END_ORDER,
@@ -32,19 +33,18 @@ from orderflow.domain.errors import AmountMismatch, CannotUndo, UnknownActivity
 from orderflow.domain.intents import Direction
 from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict
 from orderflow.domain.orders import Said, Standing
-from orderflow.domain.reconciliation import CONTRADICTS_THE_LEDGER
-from orderflow.ledger import EffectRecord
+from orderflow.domain.reconciliation import CONTRADICTS_THE_LEDGER, UNKNOWN_TO_THE_LEDGER, Fate
 from orderflow.ledger.effects import EffectStore
 from orderflow.ledger.review import Ledger, OperationRecord, ReviewItem
 
-GOES_ON = frozenset({"running", "completed"})
-"""Temporal's statuses of an order whose effects are nobody's to take back but its own."""
+GOES_ON = frozenset({Fate.OPEN, Fate.COMPLETED})
+"""What became of an order whose effects are nobody's to take back but its own."""
 
 
 class ReviewActivities:
     """The activities around the queue, over a ledger, providers, and a way to verify operations.
 
-    `status_of` gives Temporal's status of an order in lower case, `None` for one that it does not know.
+    `fate_of` tells what became of an order, as far as Temporal knows.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ReviewActivities:
         providers: Mapping[str, Provider],
         catalogue: Catalogue,
         verify: Callable[[str], OperationVerdict],
-        status_of: Callable[[str], Awaitable[str | None]],
+        fate_of: Callable[[str], Awaitable[OrderFate]],
         worker: str,
     ) -> None:
         self._ledger = ledger
@@ -63,7 +63,7 @@ class ReviewActivities:
         self._providers = providers
         self._catalogue = catalogue
         self._verify = verify
-        self._status_of = status_of
+        self._fate_of = fate_of
         self._worker = worker
 
     def all(self) -> list[Activity]:
@@ -124,21 +124,23 @@ class ReviewActivities:
 
     async def _others_business(self, claims: OperationClaims) -> Refusal | None:
         """What an order that is open holds is its own; of one that completed, only what is in doubt can be resolved."""
-        status = await self._status_of(claims.workflow_id)
-        if status == "completed" and claims.operation is Operation.RESOLVE:
+        fate = (await self._fate_of(claims.workflow_id)).fate
+        if fate is Fate.COMPLETED and claims.operation is Operation.RESOLVE:
             record = await self._ledger.get(claims.effect)
             if record is None or record.state is EffectState.PENDING:
                 return None
-        return Refusal.ORDER_IS_OPEN if status in GOES_ON else None
+        return Refusal.ORDER_IS_OPEN if fate in GOES_ON else None
 
     async def _retry(self, item: ReviewItem, attempt: Attempt) -> RepairAnswer:
         record = await self._ledger.get(item.key)
         if record is None:
-            return RepairAnswer(error="unknown_to_the_ledger")
-        kind = self._kind(record)
-        of = recorded_act(record)
+            return RepairAnswer(error=UNKNOWN_TO_THE_LEDGER)
+        of, provider = recorded_act(record), self._providers.get(record.provider)
+        if provider is None:
+            raise UnknownActivity(f"this worker has no provider {record.provider}; install its package")
+        undo = undo_act(self._catalogue.undoing(record.provider, record.operation), of)
         try:
-            record = await self._effects.undo(undo_act(kind, of), of, self._providers[kind.provider], **attempt.terms())
+            record = await self._effects.undo(undo, of, provider, **attempt.terms())
         except (AmountMismatch, CannotUndo) as error:
             await self._put_again(item, item.standing.model_copy(update={"error": error.type, "detail": error.detail}))
             return RepairAnswer(error=error.type, detail=error.detail)
@@ -152,13 +154,6 @@ class ReviewActivities:
         items = await self._ledger.reviews_of(item.workflow_id)
         others = [each.standing for each in items if each.closed_at is None and each.key != item.key]
         await self._ledger.put_in_review(item.workflow_id, item.opened_by, [*others, *left], seen=items)
-
-    def _kind(self, record: EffectRecord) -> StepKind:
-        for kind in self._catalogue.kinds.values():
-            names = (kind.provider, kind.operation)
-            if names == (record.provider, record.operation) and kind.undo_operation and names[0] in self._providers:
-                return kind
-        raise UnknownActivity(f"this worker cannot take back {record.operation} at {record.provider}")
 
     async def _resolve(self, claims: OperationClaims) -> None:
         if claims.outcome is not None:

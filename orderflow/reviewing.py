@@ -30,7 +30,7 @@ class Reviewing:
         """The oldest operation that still fits what stands; those that do not are dropped."""
         while self._state.operations:
             operation = self._state.operations.pop(0)
-            if same_effect(self._left(operation), operation.claims):
+            if same_effect(self._progress.left(operation.claims.effect), operation.claims):
                 return operation
         return None
 
@@ -44,13 +44,12 @@ class Reviewing:
             await self._resolve(operation)
 
     async def _retry(self, key: str) -> None:
-        for left in self._state.standing:
-            if left.key == key:
-                await self._saga.undo(left.step)
+        if (left := self._progress.left(key)) is not None:
+            await self._saga.undo(left.step)
 
     async def _resolve(self, operation: AcceptedOperation) -> None:
         """Note one more person's word; what enough people say is the end of it."""
-        claims, left = operation.claims, self._left(operation)
+        claims, left = operation.claims, self._progress.left(operation.claims.effect)
         if left is None or claims.outcome is None:
             return
         said = left.with_said(Said(operator=claims.operator, outcome=claims.outcome, jti=claims.jti))
@@ -68,9 +67,6 @@ class Reviewing:
         order = workflow.info().workflow_id
         update = ReviewUpdate(workflow_id=order, standing=tuple(standing), operation=operation, resolves=resolves)
         self._state.standing = list((await dispatch.book(update)).standing)
-
-    def _left(self, operation: AcceptedOperation) -> Standing | None:
-        return next((left for left in self._state.standing if left.key == operation.claims.effect), None)
 
 
 def _resolved(left: Standing, outcome: Resolution) -> str:

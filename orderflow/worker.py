@@ -20,7 +20,7 @@ from orderflow.activities import Activity, OrderActivities
 from orderflow.approvers import approver_registry
 from orderflow.backends import doubts, open_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
-from orderflow.client import address_of, connect, ensure_search_attributes, known_status
+from orderflow.client import address_of, connect, ensure_search_attributes
 from orderflow.client.fates import TemporalOrders
 from orderflow.definitions import load_published
 from orderflow.domain.effects import Capabilities, Provider
@@ -169,7 +169,7 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
             providers=providers,
             catalogue=catalogue,
             verify=partial(registry.verify_operation, alone_up_to=settings.resolve_alone_up_to),
-            status_of=partial(known_status, client),
+            fate_of=TemporalOrders(client).fate,
             worker=worker,
         )
         yield [*orders.all(), *review.all(), *reconciliation.all()]

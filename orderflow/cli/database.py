@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import aclosing
 from datetime import timedelta
 from typing import Annotated
 
@@ -87,14 +88,11 @@ async def _prune(period: timedelta, dry_run: bool, tell: Callable[[int, int], No
     from orderflow.settings import load_settings
 
     counts: Counter[str] = Counter()
-    ledger = await open_existing_ledger(load_settings())
-    try:
+    async with aclosing(await open_existing_ledger(load_settings())) as ledger:
         async for page in retention.prune(ledger, period, dry_run=dry_run):
             before = counts["orders"]
             for order in page:
                 found = {name: getattr(order, name) for name in _COUNTED[1:]}
                 counts.update({"orders": 1, **found})
             tell(before, counts["orders"])
-    finally:
-        await ledger.aclose()
     return counts

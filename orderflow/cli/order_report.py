@@ -1,6 +1,7 @@
 """What `show` tells of an order: what Temporal knows, what the order says itself, and what the ledger remembers."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -94,15 +95,10 @@ async def _remembered(
     settings: Settings, order: str
 ) -> tuple[Sequence[EffectRecord], Sequence[AttemptRecord], str | None]:
     try:
-        ledger = await open_existing_ledger(settings)
+        async with aclosing(await open_existing_ledger(settings)) as ledger:
+            return await ledger.effects(order), await ledger.attempts(order), None
     except OrderflowError as error:
         return (), (), error.message
-    try:
-        return await ledger.effects(order), await ledger.attempts(order), None
-    except OrderflowError as error:
-        return (), (), error.message
-    finally:
-        await ledger.aclose()
 
 
 def _plain(record: EffectRecord | AttemptRecord) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -172,11 +173,8 @@ def _with_ledger(work: "Callable[[Ledger, Settings], Awaitable[T]]") -> T:
 
     async def run() -> T:
         settings = load_settings()
-        ledger = await open_existing_ledger(settings)
-        try:
+        async with aclosing(await open_existing_ledger(settings)) as ledger:
             return await work(ledger, settings)
-        finally:
-            await ledger.aclose()
 
     return asyncio.run(run())
 
@@ -199,9 +197,10 @@ async def _page(ledger: "Ledger", item: str) -> dict[str, Any]:
     one = await ledger.review_item(item) or await _found(ledger, item)
     stem = one.key.rpartition(".")[0]
     tried = [attempt for attempt in await ledger.attempts(one.workflow_id) if attempt.key.rpartition(".")[0] == stem]
+    record = await ledger.get(one.key)
     return {
         **_plain(one),
-        "state": next((e.state.value for e in await ledger.effects(one.workflow_id) if e.key == one.key), None),
+        "state": record.state.value if record else None,
         "tried": [_plain(attempt) for attempt in tried],
         "said": [_plain(said) | _grounds(said.token) for said in await ledger.operations(one.key)],
     }

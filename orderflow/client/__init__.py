@@ -21,7 +21,6 @@ from orderflow.client.status import (
     PendingActivity,
     TaskFailure,
     UnknownOrder,
-    known_status,
     order_status,
 )
 from orderflow.client.temporal_cli import operate_command, repair_command, signal_command, start_command
@@ -41,7 +40,6 @@ __all__ = [
     "data_converter",
     "decide",
     "ensure_search_attributes",
-    "known_status",
     "list_orders",
     "operate",
     "operate_command",

@@ -107,16 +107,6 @@ async def order_status(client: Client, order: str) -> OrderStatus:
     )
 
 
-async def known_status(client: Client, order: str) -> str | None:
-    """Temporal's status of the latest run of `order`, in lower case; `None` if it knows none."""
-    try:
-        with about(client, order):
-            found = await client.get_workflow_handle(order).describe(rpc_timeout=_PATIENCE)
-    except UnknownOrder:
-        return None
-    return (found.status or WorkflowExecutionStatus.RUNNING).name.lower()
-
-
 async def _last_task_failure(client: Client, order: str, run_id: str) -> TaskFailure | None:
     recent = await client.workflow_service.get_workflow_execution_history_reverse(
         GetWorkflowExecutionHistoryReverseRequest(

@@ -260,11 +260,11 @@ class EffectStore:
 
         An undo that was begun is taken to its end all the same: its provider may be at work on it.
         """
-        begun = await self._ledger.get(undo.key)
-        if begun is not None and begun.state is EffectState.PENDING:
-            return None
         known = await self._ledger.get(of.key)
         if known is None or known.state is not EffectState.VOIDED or known.intent_digest != of.intent_digest:
+            return None
+        begun = await self._ledger.get(undo.key)
+        if begun is not None and begun.state is EffectState.PENDING:
             return None
         return None if may_be_done_late(known, await self._ledger.attempts(of.workflow_id)) else known
 

@@ -79,7 +79,7 @@ class SqliteLedger(SqlLedger):
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="orderflow-ledger")
         try:
             connection = await asyncio.get_running_loop().run_in_executor(thread, partial(_connect, path))
-        except BaseException:
+        except BaseException:  # a cancellation too: no thread is left behind
             thread.shutdown(wait=False)
             raise
         return cls(path, connection, thread)
@@ -210,7 +210,7 @@ def _transact(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
     try:
         result = work()
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # whatever ends it, nothing of it is kept
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -245,7 +245,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection.row_factory = sqlite3.Row
         _prepare(path, connection)
-    except BaseException:
+    except BaseException:  # whatever is wrong with it, the file is let go
         connection.close()
         raise
     return connection

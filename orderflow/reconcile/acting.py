@@ -9,7 +9,7 @@ from typing import Final
 
 from orderflow.acts import recorded_act, undo_act
 from orderflow.attempts import Terms
-from orderflow.catalogue import Catalogue, StepKind
+from orderflow.catalogue import Catalogue
 from orderflow.domain.effects import Absent, Act, Done, EffectState, Found, Provider, Refused, Undone
 from orderflow.domain.errors import AmountMismatch, EffectBusy, EffectReversed, OutcomeUnknown, UnknownActivity
 from orderflow.domain.orders import Standing
@@ -52,14 +52,7 @@ class Hand(ABC):
 
     def _undo_of(self, record: EffectRecord) -> tuple[Act, Act]:
         of = recorded_act(record)
-        return undo_act(self._kind(record), of), of
-
-    def _kind(self, record: EffectRecord) -> StepKind:
-        for kind in self._catalogue.kinds_at(record.provider, record.operation):
-            if kind.undo_operation is not None:
-                return kind
-        what = f"{record.operation} at {record.provider}"
-        raise UnknownActivity(f"this worker knows no way to take back {what}; install its package")
+        return undo_act(self._catalogue.undoing(record.provider, record.operation), of), of
 
     @abstractmethod
     async def settle(self, record: EffectRecord) -> EffectRecord:

@@ -18,7 +18,7 @@ REGISTRY_HOSTS = [
     ".".join(labels)
     for labels in [
         ("pypi", "org"),
-        ("pythonhosted", "org"),
+        ("python" + "hosted", "org"),
         ("npmjs", "org"),
         ("npmjs", "com"),
         ("yarnpkg", "com"),

@@ -10,7 +10,7 @@ from tests.support.command_line import unconfigure
 from tests.support.counter import Counter
 from tests.support.processes import TemporalCli
 from tests.support.servers import DevServer, client_of
-from tests.support.shop import Shop, check_orders, open_shop, quick
+from tests.support.shop import Shop, check_orders, open_for_business, open_shop, quick
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +60,10 @@ async def open_counter(counter: Counter) -> AsyncIterator[Counter]:
     async with counter.shop.worker() as counter.shop.running:
         yield counter
         await check_orders(counter.shop)
+
+
+@pytest.fixture
+async def busy_shop(client: Client, tmp_path: Path) -> AsyncIterator[Shop]:
+    """A shop whose worker runs; the books of all its orders are checked, replay included, when the test is over."""
+    async with open_for_business(client, tmp_path, change=quick) as opened:
+        yield opened

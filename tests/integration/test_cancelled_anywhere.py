@@ -6,7 +6,6 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,6 @@ from tests.support.shop import Order, Shop, open_for_business, order_event, orde
 ORDERS = 30
 OPERATIONS = ("reserve", "check", "charge", "notify")
 FAILING = ("", "", *OPERATIONS, "refund")
-
-
-@pytest.fixture
-async def busy_shop(client: Client, tmp_path: Path) -> AsyncIterator[Shop]:
-    """A shop whose worker runs; the books of all its orders are checked when the test is over."""
-    async with open_for_business(client, tmp_path, change=quick) as opened:
-        yield opened
 
 
 async def test_whenever_an_order_is_cancelled_it_ends_and_its_books_are_right(busy_shop: Shop) -> None:

@@ -2,30 +2,21 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
-from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
 from orderflow.domain.operations import Operation, Resolution
 from orderflow.domain.orders import FINAL, Stage, Standing
 from tests.support.operations import operate, token_on
-from tests.support.shop import Order, Shop, open_for_business, quick
+from tests.support.shop import Order, Shop
 
 ORDERS = 8
 REFUSALS = 2
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture
-async def busy_shop(client: Client, tmp_path: Path) -> AsyncIterator[Shop]:
-    """A shop whose worker runs; the books of all its orders are checked, replay included, when the test is over."""
-    async with open_for_business(client, tmp_path, change=quick) as opened:
-        yield opened
 
 
 async def test_whenever_operators_operate_the_order_ends_and_its_history_replays(busy_shop: Shop) -> None:

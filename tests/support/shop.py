@@ -26,7 +26,6 @@ from temporalio.worker import Worker
 from orderflow.activities import OrderActivities
 from orderflow.backends import open_ledger
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
-from orderflow.client import known_status
 from orderflow.client.fates import TemporalOrders
 from orderflow.client.orders import turned_away
 from orderflow.contracts import APPROVE_SIGNAL, DECIDE_UPDATE, STAGE_ATTRIBUTE, DoorAnswer, OrderInput, OrderView
@@ -181,7 +180,7 @@ class Shop:
             providers=self.providers(self.catalogue),
             catalogue=self.catalogue,
             verify=partial(self.registry.verify_operation, alone_up_to=ALONE_UP_TO),
-            status_of=partial(known_status, self.client),
+            fate_of=TemporalOrders(self.client).fate,
             worker="test",
         )
 

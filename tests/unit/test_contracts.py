@@ -49,7 +49,7 @@ _PARTS: Final = cast(
 
 ACTIVITIES: Final = [
     *OrderActivities(published=(), **_PARTS).all(),
-    *ReviewActivities(ledger=cast(Any, None), status_of=cast(Any, None), **_PARTS).all(),
+    *ReviewActivities(ledger=cast(Any, None), fate_of=cast(Any, None), **_PARTS).all(),
     *ReconcileActivities(
         ledger=cast(Any, None), providers={}, catalogue=load_catalogue([]), orders=cast(Any, None), worker="test"
     ).all(),
