@@ -6,6 +6,7 @@ else.
 
 from orderflow.callers.development import (
     DEVELOPMENT_CALLER,
+    callers_file,
     development_folder,
     development_secret,
     ensure_development_caller,
@@ -37,7 +38,7 @@ def caller_registry(settings: Settings, address: str, warn: Warn) -> CallerRegis
     folder = development_folder(settings)
     ensure_development_caller(folder)
     warn(f"a development caller is in use, anyone who reads {folder} can send events as {DEVELOPMENT_CALLER}")
-    return CallerRegistry(folder / "callers.json", warn)
+    return CallerRegistry(callers_file(folder), warn)
 
 
 def sender_secret(settings: Settings) -> SigningSecret:

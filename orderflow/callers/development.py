@@ -33,16 +33,33 @@ def ensure_development_caller(folder: Path) -> None:
 
     Raises `InvalidSettings` if it cannot be written.
     """
-    file = folder / "callers.json"
+    file = callers_file(folder)
     with _locked(file):
-        if file.exists():
-            return
-        secret, token = (folder / f"{DEVELOPMENT_CALLER}.{kind}" for kind in ("whsec", "token"))
-        write_secret(secret, new_secret(), replace=True)
-        write_secret(token, secrets.token_urlsafe(32), replace=True)
-        entry = caller_entry(DEVELOPMENT_CALLER, DEVELOPMENT_SOURCES, _DEVELOPMENT_LIMITS)
-        # last: its existence says that the secrets are complete
-        write_secret(file, json.dumps({"callers": [entry]}, indent=2), replace=True)
+        if not file.exists():
+            _make_development_caller(folder, file)
+
+
+def callers_file(folder: Path) -> Path:
+    """Where the callers file of the development caller lies."""
+    return folder / "callers.json"
+
+
+def _make_development_caller(folder: Path, file: Path) -> None:
+    entry = caller_entry(DEVELOPMENT_CALLER, DEVELOPMENT_SOURCES, _DEVELOPMENT_LIMITS)
+    written = file.with_suffix(".new")
+    for path, text in (
+        (folder / f"{DEVELOPMENT_CALLER}.whsec", new_secret()),
+        (folder / f"{DEVELOPMENT_CALLER}.token", new_token()),
+        (written, json.dumps({"callers": [entry]}, indent=2)),
+    ):
+        path.unlink(missing_ok=True)  # of one who was killed before the end
+        write_secret(path, text)
+    written.replace(file)  # last: its existence says that the secrets are complete
+
+
+def new_token() -> str:
+    """Make a bearer token."""
+    return secrets.token_urlsafe(32)
 
 
 def caller_entry(name: str, sources: Sequence[str], limits: Mapping[str, int]) -> dict[str, object]:
@@ -57,20 +74,17 @@ def caller_entry(name: str, sources: Sequence[str], limits: Mapping[str, int]) -
     }
 
 
-def write_secret(path: Path, text: str, *, replace: bool = False) -> None:
-    """Write `text` to a file that only its owner can read. Raises `InvalidInput` if there is one, unless `replace`."""
-    written = path.with_name(f"{path.name}.{os.getpid()}.new") if replace else path
+def write_secret(path: Path, text: str) -> None:
+    """Write `text` to a new file that only its owner can read. Raises `InvalidInput` if there is one already."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise InvalidInput(f"{path} exists, and a secret is never overwritten; choose another name") from None
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(f"{text}\n")
-    if replace:
-        written.replace(path)
 
 
 @contextmanager
