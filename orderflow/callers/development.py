@@ -16,9 +16,14 @@ from orderflow.settings import Settings
 from orderflow.webhooks import SigningSecret, new_secret, read_secret
 
 DEVELOPMENT_CALLER: Final = "shop"
+CALLERS_FILE: Final = "callers.json"
+"""What the development caller's file is called in its folder."""
+
 DEVELOPMENT_SOURCES: Final = ("/shop", "/shop/app", "https://shop.example.com")
 """What the development caller may name as the source of an event."""
 
+_SECRET: Final = f"{DEVELOPMENT_CALLER}.whsec"
+_TOKEN: Final = f"{DEVELOPMENT_CALLER}.token"
 _MOST: Final = 1_000_000
 _DEVELOPMENT_LIMITS: Final = {"EUR": 100 * _MOST, "USD": 100 * _MOST, "JPY": 100 * _MOST, "KWD": 1000 * _MOST}
 
@@ -33,27 +38,20 @@ def ensure_development_caller(folder: Path) -> None:
 
     Raises `InvalidSettings` if it cannot be written.
     """
-    file = callers_file(folder)
+    file = folder / CALLERS_FILE
     with _locked(file):
         if not file.exists():
             _make_development_caller(folder, file)
 
 
-def callers_file(folder: Path) -> Path:
-    """Where the callers file of the development caller lies."""
-    return folder / "callers.json"
-
-
 def _make_development_caller(folder: Path, file: Path) -> None:
-    entry = caller_entry(DEVELOPMENT_CALLER, DEVELOPMENT_SOURCES, _DEVELOPMENT_LIMITS)
-    written = file.with_suffix(".new")
-    for path, text in (
-        (folder / f"{DEVELOPMENT_CALLER}.whsec", new_secret()),
-        (folder / f"{DEVELOPMENT_CALLER}.token", new_token()),
-        (written, json.dumps({"callers": [entry]}, indent=2)),
-    ):
+    secret, token, written = folder / _SECRET, folder / _TOKEN, file.with_suffix(".new")
+    proof = {"secrets": [{"file": secret.name}], "tokens": [{"file": token.name}]}
+    entry = caller_entry(DEVELOPMENT_CALLER, proof, DEVELOPMENT_SOURCES, _DEVELOPMENT_LIMITS)
+    text = json.dumps({"callers": [entry]}, indent=2)
+    for path, content in ((secret, new_secret()), (token, new_token()), (written, text)):
         path.unlink(missing_ok=True)  # of one who was killed before the end
-        write_secret(path, text)
+        write_secret(path, content)
     written.replace(file)  # last: its existence says that the secrets are complete
 
 
@@ -62,12 +60,13 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def caller_entry(name: str, sources: Sequence[str], limits: Mapping[str, int]) -> dict[str, object]:
-    """Give what stands in the callers file for a caller whose secret and token lie beside it under its name."""
+def caller_entry(
+    name: str, proof: Mapping[str, object], sources: Sequence[str], limits: Mapping[str, int]
+) -> dict[str, object]:
+    """Give what stands in a callers file for a caller; `proof` holds its `secrets`, `public_keys` and `tokens`."""
     return {
         "name": name,
-        "secrets": [{"file": f"{name}.whsec"}],
-        "tokens": [{"file": f"{name}.token"}],
+        **proof,
         "sources": list(sources),
         "types": list(EVENT_TYPES),
         "limits": dict(limits),
@@ -98,8 +97,9 @@ def _locked(file: Path) -> Iterator[None]:
         raise InvalidSettings(f"{message}; set ORDERFLOW_STATE_DIR to a folder that can be written") from None
 
 
-def development_secret(path: Path) -> SigningSecret:
-    """Read the secret at `path`. Raises `InvalidSettings` if there is none to use; says what to do."""
+def development_secret(folder: Path) -> SigningSecret:
+    """Read what the development caller signs with. Raises `InvalidSettings` if there is none; says what to do."""
+    path = folder / _SECRET
     try:
         return read_secret(path.read_text("ascii"))
     except (OSError, UnicodeDecodeError, InvalidInput):
