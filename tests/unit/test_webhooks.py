@@ -252,9 +252,9 @@ SECONDS = str(int(NOW.timestamp()))
 @pytest.mark.parametrize(
     "stamp",
     [
-        "1e9", "123abc", f" {SECONDS}", f"{SECONDS} ", f"+{SECONDS}", f"-{SECONDS}", "-1", "NaN", "inf",
-        f"{SECONDS}000", f"{SECONDS}.0", f"{SECONDS}.", "0x6979a1c0", "1_769_860_800", "", " ", "2026-01-31T12:00:00Z", f"{SECONDS}\n",
-        "9" * 400, "١٧٦٩٨٦٠٨٠٠", f"{SECONDS},{SECONDS}",
+        "1e9", "123abc", f" {SECONDS}", f"{SECONDS} ", f"+{SECONDS}", f"-{SECONDS}", "-1", "NaN", "inf", "", " ",
+        f"{SECONDS}000", f"{SECONDS}.0", f"{SECONDS}.", "0x6979a1c0", "1_769_860_800", "2026-01-31T12:00:00Z",
+        f"{SECONDS}\n", "9" * 400, "١٧٦٩٨٦٠٨٠٠", f"{SECONDS},{SECONDS}",
     ],
 )  # fmt: skip
 def test_a_timestamp_is_decimal_seconds_and_nothing_else(stamp: str) -> None:
