@@ -18,7 +18,7 @@ from temporalio.worker import Worker
 
 from orderflow.activities import Activity, OrderActivities
 from orderflow.approvers import approver_registry
-from orderflow.backends import doubts, open_ledger
+from orderflow.backends import open_working_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
 from orderflow.client import address_of, connect, ensure_search_attributes
 from orderflow.client.fates import TemporalOrders
@@ -26,7 +26,6 @@ from orderflow.definitions import load_published
 from orderflow.domain.effects import Capabilities, Provider
 from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
 from orderflow.ledger.effects import EffectStore
-from orderflow.ledger.review import Ledger
 from orderflow.providers.declared import declared
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SIMULATED, SimulatedWorld
@@ -182,19 +181,6 @@ def require_chosen_providers(settings: Settings, address: str) -> None:
             f"ORDERFLOW_PROVIDERS is not set and Temporal is at {address}: set http, with ORDERFLOW_PROVIDERS_URL,"
             " or simulated, if nothing is to be done outside"
         )
-
-
-async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: Say) -> Ledger:
-    """Open the ledger that the settings name and prove that it can be written; `opened` closes it.
-
-    Raises `InvalidSettings` and `LedgerUnavailable` as `open_ledger` does.
-    """
-    if doubt := doubts(settings):
-        log.warning(doubt)
-    ledger = await open_ledger(settings)
-    opened.push_async_callback(ledger.aclose)
-    say(await ledger.check())
-    return ledger
 
 
 def given_to_providers(catalogue: Catalogue) -> ProvidersSettings:
