@@ -48,6 +48,8 @@ def _check_head(request: h11.Request, limits: Limits) -> None:
         raise h11.RemoteProtocolError(f"a head of more than {limits.header_bytes} bytes", error_status_hint=431)
     if len(request.headers) > limits.headers:
         raise h11.RemoteProtocolError(f"more than {limits.headers} headers", error_status_hint=431)
+    if request.http_version not in (b"1.0", b"1.1"):
+        raise h11.RemoteProtocolError("a version of HTTP other than 1.0 and 1.1")
     names = {name for name, _ in request.headers}
     if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
         # two readers could disagree on where the next request begins: request smuggling (RFC 9112, 6.1)
