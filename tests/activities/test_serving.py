@@ -74,6 +74,14 @@ async def peer_of(limits: Limits, app: Door | None = None) -> AsyncIterator[Peer
         yield peer
 
 
+@pytest.fixture(scope="module")
+async def shared() -> AsyncIterator[tuple[str, Door]]:
+    """One running server for all tests that need nothing but patience; a server takes a fifth of a second to end."""
+    app = Door()
+    async with door(PATIENT, app) as url:
+        yield url, app
+
+
 def problem(answer: Answer) -> str:
     """The sentence of a problem document that is what it says it is."""
     document = json.loads(answer.body)
@@ -260,10 +268,13 @@ NONSENSE = {
     ],
     ids=[*TOO_MUCH, *LIES, *NONSENSE],
 )
-async def test_what_is_no_request_is_refused_and_the_connection_ends(data: bytes, status: int) -> None:
+async def test_what_is_no_request_is_refused_and_the_connection_ends(
+    data: bytes, status: int, shared: tuple[str, Door]
+) -> None:
     """400 or 431 as a problem document; the application never takes the bytes for a request (W08)."""
-    app = Door()
-    async with peer_of(PATIENT, app) as peer:
+    url, app = shared
+    app.asked.clear()
+    async with connected(url) as peer:
         await peer.send(data)
         answer = await peer.answer()
         assert (answer.status, bool(problem(answer))) == (status, True)
@@ -345,10 +356,10 @@ async def test_a_reader_that_takes_nothing_is_hung_up_on() -> None:
     assert app.cut_off == ["http.disconnect"]
 
 
-async def test_methods_that_nobody_knows_are_the_applications_to_refuse() -> None:
+async def test_methods_that_nobody_knows_are_the_applications_to_refuse(shared: tuple[str, Door]) -> None:
     """Any token is a method; none hangs, none ends in a 5xx."""
     for method in ("CONNECT", "TRACE", "OPTIONS", "BREW", "get", "M-SEARCH", "!", "X" * 1000):
-        async with peer_of(PATIENT) as peer:
+        async with connected(shared[0]) as peer:
             await peer.send(request(method=method, target="*"))
             assert (await peer.answer(to=method)).status == (405 if method == "CONNECT" else 200)
 
