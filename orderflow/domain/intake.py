@@ -1,4 +1,4 @@
-"""Whether a door takes events in by itself: what it sees of Temporal, look by look, opens or closes it, with hysteresis.
+"""Whether a door takes events in by itself: what it sees of Temporal opens or closes it, with hysteresis.
 
 Pure: whoever looks gives what it saw. A pause by an operator is another matter and stands in the ledger.
 """
@@ -12,7 +12,7 @@ LOOK_EVERY: Final = timedelta(seconds=2)
 """From one look to the next: two short calls; a door that found out ten seconds late would not matter more."""
 
 SILENT_LOOKS: Final = 2
-"""Looks in a row without an answer after which Temporal is away: one is lost whenever a server behind a balancer ends."""
+"""Looks in a row without an answer after which Temporal is away: one is lost when a server behind a balancer ends."""
 
 OPENING_LOOKS: Final = 4
 """Good looks in a row that open a closed door: at 2 s they span more than the 5 s for which Temporal repeats one answer
