@@ -21,7 +21,12 @@ def aged(seconds: float) -> Look:
     return Look(oldest=timedelta(seconds=seconds), waiting=1)
 
 
-LOOKS = st.lists(st.one_of(st.just(AWAY), st.just(UNTOLD), st.floats(0, 200).map(aged)), max_size=60)
+AGES = st.one_of(st.sampled_from([0, 0.4, 0.5, 1, 1.1, 29.9, 30, 45, 60, 60.1]), st.floats(0, 200))
+SEEN = st.one_of(st.just(AWAY), st.just(UNTOLD), AGES.map(aged))
+SPELLS = st.builds(lambda seen, often: [seen] * often, SEEN, st.integers(1, 2 * OPENING_LOOKS))
+LOOKS = st.lists(SPELLS, max_size=20).map(lambda spells: [look for spell in spells for look in spell])
+"""What lasts, and what comes once: looks in spells."""
+
 LIMITS = st.sampled_from([LIMIT, timedelta(seconds=1), None])
 
 
