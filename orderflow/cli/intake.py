@@ -29,6 +29,9 @@ _ALL: Final = "all"
 _GONE_AFTER: Final = timedelta(minutes=2)
 """A door says every 20 s how it stands: one that was silent for six of these runs no more."""
 
+_SHOWN_FOR: Final = timedelta(days=1)
+"""A door that is gone is news for a day; each that was ever stopped would be a list nobody reads."""
+
 _UNSTARTED_AFTER: Final = timedelta(minutes=1)
 """An event has its order a moment after its receipt, unless the start failed and its sender has yet to retry."""
 
@@ -94,8 +97,10 @@ def _set(*, paused: bool, reason: str, by: str) -> _Change:
 
     async def change(ledger: "EventLedger") -> _Change:
         stands = _manual(await ledger.intake())
+        if stands is not None and stands.paused is paused:  # it stays with whoever said so first, and why
+            return _Change(False, stands)
         gate = await ledger.set_intake(_ALL, paused=paused, reason=reason, changed_by=by)
-        return _Change(paused is not (stands is not None and stands.paused), gate)
+        return _Change(paused or stands is not None, gate)
 
     return asyncio.run(_with_ledger(load_settings(), change))
 
@@ -133,9 +138,9 @@ async def _found(settings: "Settings") -> _Found:
         return await ledger.intake(), await ledger.waiting_events(_UNSTARTED_AFTER)
 
     gates, unstarted = await _with_ledger(settings, read)
-    doors = [gate for gate in gates if gate.scope != _ALL]
-    temporal = await _temporal(settings)
-    return _Found(_manual(gates), doors, unstarted, temporal, settings.backlog_limit, datetime.now(UTC))
+    temporal, now = await _temporal(settings), datetime.now(UTC)
+    doors = [gate for gate in gates if gate.scope != _ALL and now - gate.seen_at < _SHOWN_FOR]
+    return _Found(_manual(gates), doors, unstarted, temporal, settings.backlog_limit, now)
 
 
 async def _with_ledger(settings: "Settings", work: "Callable[[EventLedger], Awaitable[T]]") -> T:

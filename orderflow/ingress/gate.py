@@ -95,21 +95,20 @@ class Gate:
         """Look at Temporal once, and open or close."""
         seen = await self._observe()
         before, self._intake = self._intake, after(self._intake, seen, self._limit)
-        self._reason = self._why(seen)
-        if self._intake.closed and not before.closed:
+        closed = self._intake.closed
+        if closed is before.closed:
+            return
+        self._reason = self._why(closed, seen)
+        if closed:
             log.warning("this door takes no events in: %s", self._reason)
-        elif before.closed and not self._intake.closed:
+        else:
             log.info("this door takes events in again")
 
-    def _why(self, seen: Look) -> str:
-        """Why this door is closed, for operators; empty while it is open."""
-        match self._intake.closed:
-            case None:
-                return ""
-            case Closure.BACKLOG:
-                return f"tasks in {self._queue} waited for a worker longer than {self._limit}; opens below half of that"
-            case Closure.TEMPORAL_AWAY:
-                return seen.fault or self._reason  # while it comes back: why it was away
+    def _why(self, closed: Closure | None, seen: Look) -> str:
+        """Why this door closed, for operators; empty when it opened."""
+        if closed is Closure.BACKLOG:
+            return f"a task in {self._queue} waited for a worker longer than {self._limit}; opens below half of that"
+        return seen.fault or ""
 
     async def tell(self) -> None:
         """Say in the ledger how this door stands, if that has changed or was said long ago; forget old nonces.
