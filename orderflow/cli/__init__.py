@@ -26,6 +26,7 @@ from orderflow.cli import (
     review,
     servers,
     simulator,
+    submission,
 )
 from orderflow.cli.exits import ExitCode, report
 
@@ -80,7 +81,7 @@ for verb in (
     servers.demo,
     servers.dev,
     servers.worker,
-    orders.submit,
+    submission.submit,
     orders.list_orders,
     orders.show,
     decisions.approve,
