@@ -5,7 +5,6 @@ import json
 import socket
 import threading
 import time
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -351,5 +350,3 @@ def test_an_option_of_the_other_way_is_refused_by_name(option: str) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert option in ran.err
     assert len(ran.err.splitlines()) == 1
-
-

@@ -87,8 +87,6 @@ def scripted_door(script: Script, port: int = 0) -> Iterator[ScriptedDoor]:
                 door.received.append(received)
             self._answer(script(received))
 
-        do_GET = do_POST
-
         def _answer(self, reply: Reply) -> None:
             if reply.raw is not None:
                 self.close_connection = True
