@@ -38,9 +38,9 @@ def _judged(delivery: Delivery, found: Row) -> Arrival | None:
     return Arrival.ELSEWHERE if found["ended"] and not known else None
 
 
-def event_started(source: str, event_id: str) -> Transaction[None]:
-    """Note that an event's order has been started."""
-    yield "event_started", {"source": source, "event_id": event_id}
+def event_started(source: str, event_id: str, fingerprint: str) -> Transaction[None]:
+    """Note that an event's order has been started, and with which content."""
+    yield "event_started", {"source": source, "event_id": event_id, "fingerprint": fingerprint}
 
 
 def event_of(workflow_id: str) -> Transaction[EventRecord | None]:

@@ -155,9 +155,9 @@ class SqlLedger(ABC):
         """See `EventLedger.receive`."""
         return await self._write_once(partial(event_transactions.receive, delivery))
 
-    async def event_started(self, source: str, event_id: str) -> None:
+    async def event_started(self, source: str, event_id: str, fingerprint: str) -> None:
         """See `EventLedger.event_started`."""
-        await self._write_once(partial(event_transactions.event_started, source, event_id))
+        await self._write_once(partial(event_transactions.event_started, source, event_id, fingerprint))
 
     async def event_of(self, workflow_id: str) -> EventRecord | None:
         """See `EventLedger.event_of`."""

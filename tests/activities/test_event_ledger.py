@@ -35,7 +35,7 @@ async def test_an_event_is_new_once_and_resumed_until_its_order_is_started(ledge
     """W06: with the same nonce or a fresh one, before the start it is resumed; after it, a duplicate or a replay."""
     again = delivery(timestamp=NOW + 1)
     assert await arrivals(ledger, FIRST, FIRST, again) == [NEW, RESUMED, RESUMED]
-    await ledger.event_started("/shop", "1")
+    await ledger.event_started("/shop", "1", "fp1:a")
     assert await arrivals(ledger, FIRST, again, delivery(timestamp=NOW + 2)) == [REPLAYED, REPLAYED, DUPLICATE]
 
 
@@ -47,12 +47,12 @@ async def test_an_event_is_known_as_it_came(ledger: Ledger) -> None:
     assert received is not None
     assert received == EventRecord("/shop", "1", "fp1:a", ORDER, "shop", received.received_at, None)
     assert abs(received.received_at - datetime.now(UTC)) < timedelta(minutes=1)
-    await ledger.event_started("/shop", "1")
+    await ledger.event_started("/shop", "1", "fp1:a")
     started = await ledger.event_of(ORDER)
     assert started is not None
     assert started.started_at is not None
     assert received.received_at <= started.started_at
     await asyncio.sleep(0.01)
-    await ledger.event_started("/shop", "1")
+    await ledger.event_started("/shop", "1", "fp1:a")
     await arrivals(ledger, delivery(caller="other", timestamp=NOW + 9))
     assert await ledger.event_of(ORDER) == started

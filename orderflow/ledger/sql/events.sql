@@ -53,8 +53,9 @@ LEFT JOIN nonces AS seen
     ON seen.caller = :caller AND seen.webhook_id = :webhook_id AND seen.timestamp = :timestamp;
 
 -- name: event_started
--- The first time counts.
-UPDATE events SET started_at = now_ms() WHERE source = :source AND event_id = :event_id AND started_at IS NULL;
+-- The first time counts, and so does what the order was really started with.
+UPDATE events SET started_at = COALESCE(started_at, now_ms()), fingerprint = :fingerprint
+WHERE source = :source AND event_id = :event_id AND (started_at IS NULL OR fingerprint <> :fingerprint);
 
 -- name: event_of_workflow
 -- Where an order came from.
