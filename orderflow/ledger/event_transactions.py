@@ -56,11 +56,6 @@ def waiting_events(period: timedelta) -> Transaction[int]:
     return waiting
 
 
-def forget_nonces(period: timedelta, limit: int) -> Transaction[int]:
-    """Forget so many of the oldest nonces."""
-    return len((yield "forget_nonces", {"period_ms": period // MILLISECOND, "limit": limit}))
-
-
 def intake() -> Transaction[list[IntakeRecord]]:
     """Read how the gates stand."""
     return [_gate(row) for row in (yield "intake", {})]

@@ -64,7 +64,7 @@ def shared(deliveries: Sequence[Delivery]) -> list[Sequence[Delivery]]:
 async def test_identical_deliveries_at_once_are_one_event(
     database: LedgerDatabase, ledger: Ledger, nonces: str
 ) -> None:
-    """I02: one is new, all others may start the same order; never an error, with one nonce or with many."""
+    """I02: one is new, all others may start the same order; never an error, with one nonce or one for each."""
     sent = [delivery(timestamp=NOW + (number if nonces == "each" else 0)) for number in range(DELIVERIES)]
     assert Counter(await delivered(database, shared(sent))) == {"new": 1, "resumed": DELIVERIES - 1}
     assert database.run("SELECT COUNT(*) FROM events") == [(1,)]
