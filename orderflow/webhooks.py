@@ -83,11 +83,16 @@ class VerifyingKey:
         """Whether it still counts at `now`, aware."""
         return self.until is None or now < self.until
 
-    def made_any(self, signed: bytes, shared: Iterable[bytes], ed25519: Iterable[bytes]) -> bool:
+    @property
+    def algorithm(self) -> str:
+        """`HMAC-SHA256` or `Ed25519`."""
+        return "HMAC-SHA256" if isinstance(self._key, bytes) else "Ed25519"
+
+    def made_any(self, signed: bytes, shared: Sequence[bytes], ed25519: Sequence[bytes]) -> bool:
         """Whether one of these signatures of `signed` is this key's: `v1` in base64, or `v1a` as raw bytes."""
         if not isinstance(self._key, bytes):
             return sum(_is_signature(self._key, raw, signed) for raw in ed25519) > 0
-        made = _hmac(self._key, signed)
+        made = _hmac(self._key, signed) if shared else b""
         return sum(hmac.compare_digest(made, text) for text in shared) > 0  # not any(), which stops at the first
 
 

@@ -4,7 +4,10 @@ The development caller exists for an orderflow with nothing configured beside a 
 else.
 """
 
+from pathlib import Path
+
 from orderflow.callers.development import (
+    CALLERS_FILE,
     DEVELOPMENT_CALLER,
     development_folder,
     development_secret,
@@ -15,7 +18,7 @@ from orderflow.domain.errors import InvalidInput, InvalidSettings
 from orderflow.settings import Settings, authority_of, is_loopback
 from orderflow.webhooks import SigningSecret, read_secret
 
-__all__ = ["CallerRegistry", "caller_registry", "sender_secret"]
+__all__ = ["CallerRegistry", "caller_registry", "file_in_use", "sender_secret"]
 
 
 def caller_registry(settings: Settings, address: str, warn: Warn) -> CallerRegistry:
@@ -27,17 +30,26 @@ def caller_registry(settings: Settings, address: str, warn: Warn) -> CallerRegis
     Raises:
         InvalidSettings: if the configured file cannot be used, or there is none and Temporal is elsewhere (W10).
     """
+    file = file_in_use(settings, address)
+    if settings.callers_file is None:
+        ensure_development_caller(file.parent)
+        warn(f"a development caller is in use, anyone who reads {file.parent} can send events as {DEVELOPMENT_CALLER}")
+    return CallerRegistry(file, warn)
+
+
+def file_in_use(settings: Settings, address: str) -> Path:
+    """Where the callers file lies: the configured one, or that of the development caller.
+
+    Raises `InvalidSettings` if none is configured and Temporal, at `address`, is on another machine (W10).
+    """
     if settings.callers_file is not None:
-        return CallerRegistry(settings.callers_file, warn)
+        return settings.callers_file
     if not is_loopback(address):
         raise InvalidSettings(
             f"ORDERFLOW_CALLERS_FILE is not set and Temporal is at {address}: set it to the file of those who may send"
             " events; `orderflow callers new NAME` makes a secret and shows what to write"
         )
-    folder = development_folder(settings)
-    ensure_development_caller(folder)
-    warn(f"a development caller is in use, anyone who reads {folder} can send events as {DEVELOPMENT_CALLER}")
-    return CallerRegistry(folder / "callers.json", warn)
+    return development_folder(settings) / CALLERS_FILE
 
 
 def sender_secret(settings: Settings) -> SigningSecret:
@@ -55,4 +67,4 @@ def sender_secret(settings: Settings) -> SigningSecret:
         raise InvalidSettings(
             f"ORDERFLOW_CALLER_SECRET is not set: set it to a secret that the door at {settings.ingress_url} knows"
         )
-    return development_secret(development_folder(settings) / f"{DEVELOPMENT_CALLER}.whsec")
+    return development_secret(development_folder(settings))

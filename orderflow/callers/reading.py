@@ -2,23 +2,25 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orderflow.domain.callers import Caller, SecretPlace, callers_refused, read_callers
+from orderflow.domain.callers import MAX_CALLERS_BYTES, Caller, SecretPlace, callers_refused, read_callers
 from orderflow.domain.errors import InvalidInput, InvalidSettings, Problem
 from orderflow.domain.problems import json_path
 from orderflow.settings import environment_value
 from orderflow.webhooks import VerifyingKey, read_verifying_key
 
-MAX_KEYS: Final = 64
-"""Secrets and public keys in one file: each costs a look at every delivery, genuine or not."""
+MAX_KEYS: Final = {"HMAC-SHA256": 64, "Ed25519": 16}
+"""How many keys of each kind one file may bring in: a delivery that is not genuine costs a try of each."""
 
-_MAX_SECRET_BYTES: Final = 4096
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{24,256}=*")
+
+_Found = tuple[str, str, datetime | None]
+"""A JSON path, what stands there, and until when it counts."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,9 @@ class Reading:
         tokens = [token for index, caller in enumerate(callers) for token in self._tokens(index, caller)]
         self._require_unique([(where, key.fingerprint) for where, key in keys])
         self._require_unique([(where, token.digest.hex()) for where, token in tokens])
-        if len(keys) > MAX_KEYS:
-            self._problems.append(Problem("$.callers", f"hold {len(keys)} secrets and keys; at most {MAX_KEYS}"))
+        for algorithm, most in MAX_KEYS.items():
+            if (number := sum(key.algorithm == algorithm for _, key in keys)) > most:
+                self._problems.append(Problem("$.callers", f"hold {number} keys of {algorithm}; at most {most}"))
         if self._problems:
             raise callers_refused(str(self._file), tuple(self._problems))
         return Loaded(
@@ -68,56 +71,53 @@ class Reading:
         )
 
     def _bytes(self, path: Path) -> bytes | None:
-        try:
-            raw = path.read_bytes()
-        except OSError:
-            raw = None
-        self.contents[path] = None if raw is None else hashlib.sha256(raw).digest()
+        raw = _content(path)
+        self.contents[path] = _digest(raw)
         return raw
 
     def _keys(self, index: int, caller: Caller) -> Iterator[tuple[str, VerifyingKey]]:
-        given = [(("secrets", i), self._secret(index, "secrets", i, p), p.until) for i, p in enumerate(caller.secrets)]
-        public = [(("public_keys", i, "key"), key.key, key.until) for i, key in enumerate(caller.public_keys)]
-        for place, text, until in (*given, *public):
-            where = json_path(("callers", index, *place))
-            if text is None:
-                continue
+        for where, text, until in (*self._secrets(index, "secrets", caller.secrets), *_public_keys(index, caller)):
             try:
                 yield where, read_verifying_key(text, caller.name, until)
             except InvalidInput as error:
                 self._problems.append(Problem(where, error.message))
 
     def _tokens(self, index: int, caller: Caller) -> Iterator[tuple[str, Token]]:
-        for i, place in enumerate(caller.tokens):
-            where = json_path(("callers", index, "tokens", i))
-            token = self._secret(index, "tokens", i, place)
-            if token is None:
-                continue
-            if _TOKEN.fullmatch(token.strip()):
-                yield where, Token(caller.name, place.until, token_digest(token.strip()))
+        for where, text, until in self._secrets(index, "tokens", caller.tokens):
+            if _TOKEN.fullmatch(token := text.strip()):
+                yield where, Token(caller.name, until, token_digest(token))
             else:
                 self._problems.append(Problem(where, "must be a token of 24 to 256 of A-Z, a-z, 0-9 and -._~+/"))
 
-    def _secret(self, index: int, kind: str, number: int, place: SecretPlace) -> str | None:
-        """What stands at a place; a fault is noted."""
-        where = json_path(("callers", index, kind, number))
-        if place.env is not None:
-            text = environment_value(place.env)
+    def _secrets(self, index: int, kind: str, places: Sequence[SecretPlace]) -> Iterator[_Found]:
+        """What stands at these places; where nothing can be read, a fault is noted."""
+        for number, place in enumerate(places):
+            where = json_path(("callers", index, kind, number))
+            if place.file is not None:
+                path = self._file.parent / place.file
+                text, fault = self._in_file(path), Problem(f"{where}.file", f"cannot be read: {path}")
+            else:
+                text = environment_value(place.env or "")
+                fault = Problem(f"{where}.env", f"is not set: the environment variable {place.env}")
             if text is None:
-                self._problems.append(Problem(f"{where}.env", f"the environment variable {place.env} is not set"))
-            return text
-        path = self._file.parent / (place.file or "")
+                self._problems.append(fault)
+            else:
+                yield where, text, place.until
+
+    def _in_file(self, path: Path) -> str | None:
         raw = self._bytes(path)
-        if raw is None or len(raw) > _MAX_SECRET_BYTES:
-            self._problems.append(Problem(f"{where}.file", f"no secret can be read from {path}"))
-            return None
-        return raw.decode("ascii", errors="replace")
+        return None if raw is None else raw.decode("ascii", errors="replace")
 
     def _require_unique(self, found: list[tuple[str, str]]) -> None:
         first: dict[str, str] = {}
         for where, identity in found:
             if (earlier := first.setdefault(identity, where)) != where:
                 self._problems.append(Problem(where, f"is the same as {earlier}; every caller needs one of its own"))
+
+
+def _public_keys(index: int, caller: Caller) -> Iterator[_Found]:
+    for number, key in enumerate(caller.public_keys):
+        yield json_path(("callers", index, "public_keys", number, "key")), key.key, key.until
 
 
 def token_digest(token: str) -> bytes:
@@ -127,7 +127,16 @@ def token_digest(token: str) -> bytes:
 
 def digest_of(path: Path) -> bytes | None:
     """Give the digest of a file's content, `None` if it cannot be read."""
+    return _digest(_content(path))
+
+
+def _content(path: Path) -> bytes | None:
     try:
-        return hashlib.sha256(path.read_bytes()).digest()
+        with path.open("rb") as file:
+            return file.read(MAX_CALLERS_BYTES + 1)
     except OSError:
         return None
+
+
+def _digest(raw: bytes | None) -> bytes | None:
+    return None if raw is None else hashlib.sha256(raw).digest()

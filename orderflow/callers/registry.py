@@ -9,6 +9,7 @@ from typing import Final
 
 from orderflow.callers.reading import Reading, digest_of, token_digest
 from orderflow.domain.callers import Caller
+from orderflow.domain.deliveries import Cause, DeliveryRefused
 from orderflow.domain.errors import InvalidSettings
 from orderflow.webhooks import VerifyingKey
 
@@ -23,9 +24,10 @@ def _utc_now() -> datetime:
 
 
 class CallerRegistry:
-    """The callers in force. Every look at it reads the files again, at most once a second, and takes what changed.
+    """The callers in force. Whoever asks makes it read the files again, at most once a second, and take what changed.
 
-    Content that cannot be used leaves in force what was, and is told by `fault`; each new fault is told to `warn` once.
+    It compares whole contents: a mounted secret can change and keep its size, its time of change too. Content that
+    cannot be used leaves in force what was, and is told by `fault`; each new fault is told to `warn` once.
     """
 
     def __init__(
@@ -61,9 +63,11 @@ class CallerRegistry:
         return self._refusal or self._ended()
 
     def caller(self, name: str) -> Caller:
-        """Give the caller of that name. Raises `KeyError` if there is none (any more)."""
+        """Give the caller that `verify` named. Raises `DeliveryRefused` if it was taken out of the file meanwhile."""
         self._look()
-        return self._loaded.callers[name]
+        if (caller := self._loaded.callers.get(name)) is None:
+            raise DeliveryRefused(Cause.SIGNATURE_INVALID, "this caller is no longer known")
+        return caller
 
     def by_token(self, token: str) -> Caller | None:
         """Give the caller whose bearer token this is, if it is one and has not ended; in constant time."""

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 import orderflow
 from orderflow.cli import (
+    callers,
     database,
     decisions,
     definitions,
@@ -92,6 +93,7 @@ for verb in (
     doctor.doctor,
 ):
     app.command(verb.__name__.removesuffix("_orders"))(verb)
+app.add_typer(callers.app)
 app.add_typer(database.app)
 app.add_typer(keys.app)
 app.add_typer(review.app)

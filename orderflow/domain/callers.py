@@ -29,6 +29,13 @@ EVENT_TYPES: Final[tuple[str, ...]] = get_args(OrderEvent.model_fields["type"].a
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OUR_VARIABLES: Final = "ORDERFLOW_"
 _PUBLIC_KEY: Final = "whpk_"
+_SHOWN: Final = 5
+
+
+def _file_name(name: str) -> str:
+    if not name or not name.isprintable():
+        raise ValueError("must be the path of a file, seen from the folder of this one")
+    return name
 
 
 def _variable(name: str) -> str:
@@ -64,7 +71,7 @@ class _Strict(BaseModel):
 class SecretPlace(_Strict):
     """Where a secret is, in a file (relative to the callers file) or an environment variable; it ends at `until`."""
 
-    file: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    file: Annotated[str, Field(max_length=1024), AfterValidator(_file_name)] | None = None
     env: Annotated[str, Field(max_length=256), AfterValidator(_variable)] | None = None
     until: Instant | None = None
 
@@ -108,7 +115,7 @@ class Caller(_Strict):
 
 
 class _CallersFile(_Strict):
-    callers: Annotated[tuple[Caller, ...], Field(min_length=1, max_length=100)]
+    callers: Annotated[tuple[Caller, ...], Field(min_length=1, max_length=64)]
 
 
 def read_callers(raw: bytes, where: str) -> tuple[Caller, ...]:
@@ -143,9 +150,8 @@ def permit(caller: Caller, event: OrderEvent) -> None:
         DeliveryRefused: the first of these that it may not send, and what it may.
     """
     if event.source not in caller.sources:
-        raise DeliveryRefused(
-            Cause.SOURCE_NOT_PERMITTED, f"{caller.name} may not send events of this source; its sources are agreed"
-        )
+        some = ", ".join(caller.sources[:_SHOWN]) + (", …" if len(caller.sources) > _SHOWN else "")
+        raise DeliveryRefused(Cause.SOURCE_NOT_PERMITTED, f"{caller.name} may only send events whose source is {some}")
     if event.type not in caller.types:
         raise DeliveryRefused(Cause.TYPE_NOT_PERMITTED, f"{caller.name} may only send {', '.join(caller.types)}")
     limit = caller.limits.get(event.data.currency)
