@@ -136,14 +136,14 @@ def test_each_door_is_shown_with_what_it_found_out() -> None:
     """And is not mistaken for an operator's word."""
 
     async def doors(ledger: Ledger) -> None:
-        await ledger.set_intake("shop-1", paused=False, reason="", changed_by="shop-1")
-        await ledger.set_intake("shop-2", paused=True, reason="no answer", changed_by="shop-2")
+        await ledger.set_intake("shop-1", paused=True, reason="no answer", changed_by="shop-1")
+        await ledger.set_intake("shop-2", paused=False, reason="", changed_by="shop-2")
 
     asyncio.run(_with_ledger(doors))
     told = done("status")
     assert told["paused"] is False
     shown = [(door["door"], door["open"], door["reason"], door["gone"]) for door in told["doors"]]
-    assert shown == [("shop-1", True, None, False), ("shop-2", False, "no answer", False)]
+    assert shown == [("shop-1", False, "no answer", False), ("shop-2", True, None, False)]
     assert arrival() is Arrival.NEW
     page = orderflow("intake", "status").out
     assert "closed" in page

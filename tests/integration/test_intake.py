@@ -76,7 +76,7 @@ async def test_the_status_tells_what_waits_now_and_how_the_door_stands(counter: 
     assert (told["temporal"]["fault"], told["temporal"]["waiting_tasks"]) == (None, 1)
     assert told["temporal"]["oldest_task_seconds"] > 1
     assert [(door["door"], door["open"]) for door in told["doors"]] == [("door", False)]
-    assert "1 tasks wait for a worker" in (await counter("intake", "status")).out
+    assert "wait for a worker: 1, the oldest for" in (await counter("intake", "status")).out
 
 
 async def test_a_pause_does_not_touch_the_orders_that_run(open_counter: Counter) -> None:
