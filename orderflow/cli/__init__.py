@@ -81,6 +81,7 @@ for verb in (
     servers.demo,
     servers.dev,
     servers.worker,
+    servers.ingress,
     orders.submit,
     orders.list_orders,
     orders.show,
