@@ -96,6 +96,12 @@ class Settings(BaseSettings):
     """The JWK set of those who may approve."""
     keys_dir: _Folder | None = None
     """Private keys of approvers, for `approve --as`."""
+    callers_file: _Folder | None = None
+    """Who may send events to the door, and what: see `orderflow.domain.callers`."""
+    caller_secret: SecretStr | None = None
+    """What `submit` signs events with: `whsec_…`, or `whsk_…` for Ed25519."""
+    ingress_url: str = "http://127.0.0.1:8080"
+    """Base address of the door that `submit` sends events to."""
     resolve_alone_up_to: int = Field(default=10_000, ge=0)
     """Up to which amount (minor units, any currency) one operator may resolve what stands; above it takes two."""
     definitions_dir: _Folder | None = None
@@ -129,6 +135,16 @@ class Settings(BaseSettings):
         if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname):
             raise ValueError("must be an http or https address, such as http://localhost:8090")
         return url
+
+    @field_validator("ingress_url")
+    @classmethod
+    def _is_private_on_the_way(cls, url: str) -> str:
+        split = urlsplit(url)
+        if split.scheme not in {"http", "https"} or not split.hostname or "@" in split.netloc or {*"?#"} & {*url}:
+            raise ValueError("must be an https address, such as https://orders.example.com, without user, ? and #")
+        if split.scheme == "http" and not is_loopback(authority_of(url)):
+            raise ValueError("must be https, for orders are personal data; http is for this machine only")
+        return url.rstrip("/")
 
     @property
     def ledger(self) -> LedgerTarget:
@@ -201,6 +217,20 @@ def child_environment(settings: Settings, *, temporal_address: str) -> dict[str,
         if value != ""
     }
     return {**inherited, **own, "TEMPORAL_ADDRESS": temporal_address, "TEMPORAL_NAMESPACE": "default"}
+
+
+def authority_of(url: str) -> str:
+    """Give `host:port` of an http or https address. Raises `ValueError` for one without a host or a proper port."""
+    split = urlsplit(url)
+    if not split.hostname:
+        raise ValueError("must name a host")
+    host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
+    return f"{host}:{split.port or (443 if split.scheme == 'https' else 80)}"
+
+
+def environment_value(name: str) -> str | None:
+    """What the environment says under a name that another file of settings gives; `None` if it says nothing."""
+    return os.environ.get(name)
 
 
 def is_loopback(address: str) -> bool:

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 import orderflow
 from orderflow.cli import (
+    callers,
     database,
     decisions,
     definitions,
@@ -27,6 +28,7 @@ from orderflow.cli import (
     review,
     servers,
     simulator,
+    submission,
 )
 from orderflow.cli.exits import ExitCode, report
 
@@ -81,7 +83,7 @@ for verb in (
     servers.demo,
     servers.dev,
     servers.worker,
-    orders.submit,
+    submission.submit,
     orders.list_orders,
     orders.show,
     decisions.approve,
@@ -92,6 +94,7 @@ for verb in (
     doctor.doctor,
 ):
     app.command(verb.__name__.removesuffix("_orders"))(verb)
+app.add_typer(callers.app)
 app.add_typer(database.app)
 app.add_typer(intake.app)
 app.add_typer(keys.app)
