@@ -43,9 +43,6 @@ class Closed:
     retry_after: float
 
 
-PAUSED: Final = Closed("an operator has paused the intake of orders", 60)
-"""What a sender hears while the gate of all doors is closed: a pause is lifted by a person, in minutes."""
-
 _FOR_SENDERS: Final = MappingProxyType(
     {
         # the door needs 8 s of good looks to open
