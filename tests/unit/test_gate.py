@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orderflow.domain.errors import LedgerUnavailable
-from orderflow.domain.intake import OPENING_LOOKS, SILENT_LOOKS, Look
+from orderflow.domain.intake import ALL_DOORS, OPENING_LOOKS, SILENT_LOOKS, Look
 from orderflow.ingress.gate import FORGET_EVERY, NONCES_KEPT, TELL_EVERY, Gate
 from orderflow.ledger.events import IntakeRecord
 from orderflow.settings import Settings
@@ -27,6 +27,7 @@ class Memory:
 
     away: bool = False
     said: list[IntakeRecord] = field(default_factory=list)
+    operators: list[IntakeRecord] = field(default_factory=list)
     forgotten: list[timedelta] = field(default_factory=list)
 
     async def set_intake(self, scope: str, *, paused: bool, reason: str, changed_by: str) -> IntakeRecord:
@@ -36,6 +37,12 @@ class Memory:
         now = datetime(2026, 1, 1, tzinfo=UTC)
         self.said.append(IntakeRecord(scope, paused, reason, changed_by, now, now))
         return self.said[-1]
+
+    async def intake(self) -> list[IntakeRecord]:
+        """What operators said."""
+        if self.away:
+            raise LedgerUnavailable("away")
+        return self.operators
 
     async def forget_nonces(self, period: timedelta) -> int:
         """Note that it was asked for."""
@@ -161,6 +168,23 @@ async def test_a_ledger_that_was_away_hears_of_the_change_later(door: Door, capl
     door.ledger.away = False
     await door.gate.tell()
     assert door.said == [False, True]
+
+
+async def test_what_operators_say_is_logged_once_and_no_verdict_of_the_door(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ledger keeps only who said something last; `receive` is what heeds it."""
+    caplog.set_level("INFO")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    door.ledger.operators = [IntakeRecord(ALL_DOORS, True, "stocktaking", "carol", now, now)]
+    await door.sees([FINE, FINE])
+    assert door.gate.verdict() is None
+    later = now + timedelta(hours=1)
+    door.ledger.operators = [IntakeRecord(ALL_DOORS, False, "", "oscar", later, later)]
+    await door.sees([FINE, FINE])
+    said = [line for line in caplog.messages if "intake" in line]
+    assert [line.split(" at ")[0] for line in said] == ["carol paused intake", "oscar opened intake"]
+    assert said[0].endswith("stocktaking")
 
 
 async def test_old_nonces_are_forgotten_now_and_then(door: Door) -> None:
