@@ -8,6 +8,7 @@ import ipaddress
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -95,6 +96,12 @@ class Settings(BaseSettings):
     """The JWK set of those who may approve."""
     keys_dir: _Folder | None = None
     """Private keys of approvers, for `approve --as`."""
+    callers_file: _Folder | None = None
+    """Who may send events to the door, and what: see `orderflow.domain.callers`."""
+    caller_secret: SecretStr | None = None
+    """What `submit` signs events with: `whsec_…`, or `whsk_…` for Ed25519."""
+    ingress_url: str = "http://127.0.0.1:8080"
+    """Base address of the door that `submit` sends events to."""
     resolve_alone_up_to: int = Field(default=10_000, ge=0)
     """Up to which amount (minor units, any currency) one operator may resolve what stands; above it takes two."""
     definitions_dir: _Folder | None = None
@@ -106,6 +113,8 @@ class Settings(BaseSettings):
     """Seconds a stopping worker gives its activities: more than the longest attempt of any definition it runs."""
     wait_for_server: Annotated[int | None, BeforeValidator(_none_if_forever)] = Field(default=30, ge=0)
     """Seconds that a worker keeps trying to reach Temporal before it exits with 3; 0 is one try, `forever` no end."""
+    intake_backlog_limit: int = Field(default=60, ge=0, le=86_400)
+    """Seconds that a task may wait for a worker before doors take no events in; 0 switches this rule off."""
     temporal_binary: _Folder | None = None
     """The `temporal` program to start as a server of our own, if it is neither installed beside Python nor on PATH."""
     log_format: Literal["auto", "console", "json"] = "auto"
@@ -127,6 +136,16 @@ class Settings(BaseSettings):
             raise ValueError("must be an http or https address, such as http://localhost:8090")
         return url
 
+    @field_validator("ingress_url")
+    @classmethod
+    def _is_private_on_the_way(cls, url: str) -> str:
+        split = urlsplit(url)
+        if split.scheme not in {"http", "https"} or not split.hostname or "@" in split.netloc or {*"?#"} & {*url}:
+            raise ValueError("must be an https address, such as https://orders.example.com, without user, ? and #")
+        if split.scheme == "http" and not is_loopback(authority_of(url)):
+            raise ValueError("must be https, for orders are personal data; http is for this machine only")
+        return url.rstrip("/")
+
     @property
     def ledger(self) -> LedgerTarget:
         """Where the ledger is."""
@@ -134,6 +153,11 @@ class Settings(BaseSettings):
             password = self.ledger_password.get_secret_value() if self.ledger_password else None
             return PostgresTarget(self.ledger_url, password, self.ledger_connections)
         return SqliteTarget(_sqlite_path(self.ledger_url) if self.ledger_url else self.state_dir / "ledger.db")
+
+    @property
+    def backlog_limit(self) -> timedelta | None:
+        """How long a task may wait for a worker before doors take no events in; `None` is no limit."""
+        return timedelta(seconds=self.intake_backlog_limit) if self.intake_backlog_limit else None
 
     @property
     def simulator_log(self) -> Path:
@@ -193,6 +217,20 @@ def child_environment(settings: Settings, *, temporal_address: str) -> dict[str,
         if value != ""
     }
     return {**inherited, **own, "TEMPORAL_ADDRESS": temporal_address, "TEMPORAL_NAMESPACE": "default"}
+
+
+def authority_of(url: str) -> str:
+    """Give `host:port` of an http or https address. Raises `ValueError` for one without a host or a proper port."""
+    split = urlsplit(url)
+    if not split.hostname:
+        raise ValueError("must name a host")
+    host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
+    return f"{host}:{split.port or (443 if split.scheme == 'https' else 80)}"
+
+
+def environment_value(name: str) -> str | None:
+    """What the environment says under a name that another file of settings gives; `None` if it says nothing."""
+    return os.environ.get(name)
 
 
 def is_loopback(address: str) -> bool:

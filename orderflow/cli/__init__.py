@@ -16,10 +16,12 @@ from typer.core import TyperGroup
 
 import orderflow
 from orderflow.cli import (
+    callers,
     database,
     decisions,
     definitions,
     doctor,
+    intake,
     keys,
     orders,
     reconciliation,
@@ -91,7 +93,9 @@ for verb in (
     doctor.doctor,
 ):
     app.command(verb.__name__.removesuffix("_orders"))(verb)
+app.add_typer(callers.app)
 app.add_typer(database.app)
+app.add_typer(intake.app)
 app.add_typer(keys.app)
 app.add_typer(review.app)
 app.add_typer(simulator.app)

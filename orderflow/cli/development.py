@@ -16,7 +16,7 @@ from orderflow.cli.exits import ExitCode, NotReachable
 from orderflow.domain.errors import InvalidInput
 from orderflow.embedded import HOST, EmbeddedServer, find_temporal
 from orderflow.settings import Settings, child_environment
-from orderflow.worker import stopped_by_signals
+from orderflow.stopping import stopped_by_signals
 
 Say = Callable[[str], None]
 
