@@ -28,6 +28,7 @@ from orderflow.cli import (
     review,
     servers,
     simulator,
+    submission,
 )
 from orderflow.cli.exits import ExitCode, report
 
@@ -82,7 +83,7 @@ for verb in (
     servers.demo,
     servers.dev,
     servers.worker,
-    orders.submit,
+    submission.submit,
     orders.list_orders,
     orders.show,
     decisions.approve,
