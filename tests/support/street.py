@@ -12,7 +12,8 @@ from tests.support.ledger import LedgerDatabase
 from tests.support.senders import Sender, new_secret, public_key, write_json
 
 TYPE: Final = "dev.orderflow.order.placed.v1"
-AGES_AGO, IN_AGES: Final = "2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
+AGES_AGO: Final = "2020-01-01T00:00:00Z"
+IN_AGES: Final = "2100-01-01T00:00:00Z"
 NO_LIMIT: Final = 2**53 - 1
 
 SOURCES: Final = (
