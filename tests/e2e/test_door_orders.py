@@ -98,7 +98,7 @@ async def test_a_signing_secret_is_no_token_and_a_token_signs_nothing(door: Door
 
 
 async def test_a_refusal_repeats_nothing_of_what_it_refuses(door: Door, street: Street) -> None:
-    """O01, issue 4: with canaries as values and as names of members, wherever an event can hold them."""
+    """O01, issue 4: with canaries as values, wherever an event can hold them; only names of members are named (C08)."""
     event = street.shop.placed()
     customer, email, note = CANARIES
     spoilt: list[Any] = [

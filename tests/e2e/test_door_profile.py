@@ -200,7 +200,7 @@ async def test_data_of_another_type_is_refused(door: Door, street: Street, conte
 
 
 @pytest.mark.parametrize(
-    "name", ["traceparent", "partitionkey", "Time", "ID", "__proto__", "Source", "data_Base64", "dataschema", "x_y", "é", "a b"]
+    "name", ["traceparent", "partitionkey", "Time", "ID", "__proto__", "Source", "data_Base64", "dataschema", "x_y", "a b", ""]
 )
 async def test_a_member_that_nobody_knows_is_refused_by_name(door: Door, street: Street, name: str) -> None:
     """C08: at the top and within; nothing is dropped in silence."""
@@ -214,6 +214,7 @@ async def test_a_member_that_nobody_knows_is_refused_by_name(door: Door, street:
 @pytest.mark.parametrize(
     ("name", "value"),
     [("specversion", "0.3"), ("specversion", "1"), ("specversion", 1), ("type", "other"), ("type", "dev.orderflow.order.placed.v2")],
+    ids=repr,
 )
 async def test_another_version_or_type_is_refused(door: Door, street: Street, name: str, value: object) -> None:
     """Issue 4: this door knows one type of event."""
@@ -261,7 +262,7 @@ async def test_nothing_that_is_missing_is_made_up(door: Door, street: Street, na
     assert street.events() == before
 
 
-@pytest.mark.parametrize("currency", ["XXX", "usd", "US", "USDT", "", "978", "EUR ", "BTC", None, 978])
+@pytest.mark.parametrize("currency", ["XXX", "usd", "US", "USDT", "", "978", "EUR ", "BTC", None, 978], ids=repr)
 async def test_a_currency_that_is_none_is_refused(door: Door, street: Street, currency: object) -> None:
     """M01: an active ISO 4217 code in capitals."""
     await _refused_at(door, street, "$.data.currency", data__currency=currency)

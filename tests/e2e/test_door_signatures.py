@@ -1,11 +1,13 @@
 """Who is at the door: signatures over the raw bytes, rotation, freshness, nonces, and junk in each of their headers."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from typing import Final
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.support.door import Door
 from tests.support.senders import Sender, Text, as_bytes, changed, hmac_signature, new_secret, without
@@ -27,8 +29,6 @@ UNUSUAL: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 def _value(body: bytes) -> dict[str, object]:
-    import json
-
     value: dict[str, object] = json.loads(body)
     return value
 
@@ -137,10 +137,11 @@ async def test_any_one_signature_of_a_living_secret_is_enough(
     door: Door, street: Street, candidates: Candidates, status: int
 ) -> None:
     """W03: two secrets are good while one replaces the other; one that has ended is not."""
-    body, second = as_bytes(street.shop.placed()), str(int(time.time()))
-    signature = candidates("msg_1", second, body, street)
-    answer = await door.post(body, street.shop, webhook_id="msg_1", stamp=second, signature=signature)
-    assert answer.status == status
+    event = street.shop.placed()
+    body, second, number = as_bytes(event), str(int(time.time())), f"msg_{event['id']}"
+    signature = candidates(number, second, body, street)
+    answer = await door.post(body, street.shop, webhook_id=number, stamp=second, signature=signature)
+    assert answer.told == ((202, "new") if status == 202 else INVALID)
 
 
 async def test_a_thousand_candidates_are_refused_quickly(door: Door, street: Street) -> None:
@@ -162,8 +163,7 @@ async def test_an_ed25519_signature_is_as_good(door: Door, street: Street) -> No
     good = street.kiosk.sign("msg_2", second, body)
     several = f"v1,AAAA v1a,AAAA {good}"
     assert (await door.post(body, street.kiosk, webhook_id="msg_2", stamp=second, signature=several)).status == 200
-    wrong = Sender("kiosk", "/kiosk", type(street.kiosk.secret).generate())  # type: ignore[union-attr]
-    assert (await door.post(body, wrong)).told == INVALID
+    assert (await door.post(body, Sender("kiosk", "/kiosk", Ed25519PrivateKey.generate()))).told == INVALID
 
 
 @pytest.mark.parametrize(("age", "good"), [(-295, True), (-305, False), (55, True), (66, False), (290, False)])
@@ -211,7 +211,7 @@ async def test_a_timestamp_is_a_plain_number_of_seconds(
 async def test_an_empty_timestamp_is_refused(door: Door, street: Street) -> None:
     """W04: it counts as missing or as wrong."""
     answer = await door.post(street.shop.placed(), street.shop, stamp="")
-    assert (answer.status, answer.cause in {"signature-missing", "timestamp-outside-window"}) == (401, True)
+    assert answer.told in (MISSING, INVALID)
 
 
 async def test_white_space_around_a_timestamp_is_none_of_it(door: Door, street: Street) -> None:

@@ -12,6 +12,8 @@ from tests.support.senders import CANARIES
 
 PREFIX: Final = "urn:orderflow:problem:"
 PROBLEM: Final = "application/problem+json"
+OF_HTTP: Final = frozenset(("about:blank", status) for status in (400, 408, 431, 503))
+"""What the server answers before the door has a request: it is not HTTP, too slow, too long, or one of too many."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,26 @@ class Answer:
             return self.status, "duplicate" if self.json["duplicate"] else "new"
         return self.status, self.cause
 
+    @property
+    def is_of_http(self) -> bool:
+        """Whether it is the server's that found no request to hand to the door."""
+        return self.status >= 400 and (self.json.get("type"), self.status) in OF_HTTP
+
     def check(self) -> "Answer":
         """Raise AssertionError unless it is one that any sender may get at any time."""
         if self.status >= 500 and self.status != 503:
             raise AssertionError(f"the door broke: {self}")
         if repeated := [canary for canary in CANARIES if canary.encode() in self.body + bytes(self.headers)]:
             raise AssertionError(f"the answer repeats {repeated}: {self}")
-        if self.status >= 400 and self.headers["content-type"] == PROBLEM:
-            wrong = self.json["status"] != self.status or not self.json["type"].startswith(PREFIX)
-            if wrong or not self.json["title"] or not self.json["detail"]:
-                raise AssertionError(f"no problem document: {self}")
+        if self.status >= 400 and self.headers["content-type"] == PROBLEM and not self._is_a_problem():
+            raise AssertionError(f"no problem document: {self}")
         if self.status == 503 and not re.fullmatch(r"[1-9][0-9]*", self.headers.get("retry-after", "")):
             raise AssertionError(f"a 503 without Retry-After: {self}")
         return self
+
+    def _is_a_problem(self) -> bool:
+        typed = self.is_of_http or self.json["type"].startswith(PREFIX)
+        return bool(typed and self.json["status"] == self.status and self.json["title"] and self.json["detail"])
 
 
 def parsed(raw: bytes) -> Answer:

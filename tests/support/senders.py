@@ -30,11 +30,11 @@ def new_secret() -> str:
     return "whsec_" + base64.b64encode(os.urandom(24)).decode()
 
 
-def placed(source: str = "/shop", **changes: object) -> dict[str, Any]:
+def placed(**changes: object) -> dict[str, Any]:
     """A valid event with an id of its own, full of canaries; `changes` are members by path, see `order_events.event`."""
     customer, email, note = CANARIES
     told = {"data__customer__id": customer, "data__customer__email": email, "data__note": note}
-    return event(**{"id": uuid.uuid4().hex, "source": source, **told, **changes})
+    return event(**{"id": uuid.uuid4().hex, **told, **changes})
 
 
 def as_bytes(value: object) -> bytes:
@@ -85,7 +85,7 @@ class Sender:
 
     def placed(self, **changes: object) -> dict[str, Any]:
         """A valid event of this caller."""
-        return placed(self.source, **changes)
+        return placed(**{"source": self.source, **changes})
 
 
 def public_key(sender: Sender) -> str:
