@@ -185,7 +185,7 @@ async def _run(world: SimulatedWorld, listener: socket.socket, ready: Callable[[
     with stopped_by_signals(stopping):
         if ready is not None:
             ready(url_of(listener))
-        await run_server(create_app(world), listener, LIMITS, stop=stopping, log_level=_QUIET)
+        await run_server(create_app(world), listener, LIMITS, stopping, log_level=_QUIET)
 
 
 async def _body(request: Request, model: type[ModelT]) -> ModelT:

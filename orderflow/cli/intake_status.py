@@ -81,7 +81,7 @@ def print_status(found: IntakeStatus) -> None:
     paused = gate is not None and gate.paused
     print_fields(
         {
-            "intake": "paused: every door answers events with 503" if paused else "open, where a door is",
+            "intake": "paused: every door answers events with 503" if paused else "open",
             "reason": gate.reason if gate else None,
             "since": f"{when(gate.changed_at)}, by {gate.changed_by}" if gate else None,
             "temporal": _backlog(found),
@@ -113,7 +113,7 @@ def _backlog(found: IntakeStatus) -> str:
         return "answers, and does not tell what waits for workers"
     if not seen.waiting:
         return f"no task waits for a worker; {limit}"
-    return f"{seen.waiting} tasks wait for a worker, the oldest for {span(seen.oldest)}; {limit}"
+    return f"tasks that wait for a worker: {seen.waiting}, the oldest for {span(seen.oldest)}; {limit}"
 
 
 def gate_as_json(gate: "IntakeRecord | None") -> dict[str, Any]:

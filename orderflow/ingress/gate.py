@@ -79,7 +79,7 @@ class Gate:
         self._name = name
         self._clock = clock
         self._intake = Intake()
-        self._reason = ""
+        self._reason = self._ledger_fault = ""
         self._told: Closure | None = None
         self._tell_at = self._forget_at = -float("inf")
 
@@ -124,8 +124,11 @@ class Gate:
             if now >= self._forget_at:
                 await self._ledger.forget_nonces(NONCES_KEPT)
                 self._forget_at = now + FORGET_EVERY.total_seconds()
+            self._ledger_fault = ""
         except LedgerUnavailable as error:
-            log.debug("the ledger does not hear of this door now: %s", error)
+            if error.message != self._ledger_fault:  # said once, not every two seconds
+                log.warning("the ledger does not hear of this door: %s", error.message)
+            self._ledger_fault = error.message
 
 
 async def _repeatedly(turn: Callable[[], Awaitable[None]]) -> None:

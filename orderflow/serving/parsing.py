@@ -1,8 +1,12 @@
 """HTTP/1.1 by h11, stricter: bounded heads and chunks, one way to say how long a body is."""
 
+from typing import Final
+
 import h11
 
 from orderflow.serving.limits import Limits
+
+_CLOSE: Final = (b"connection", b"close")
 
 
 class StrictConnection(h11.Connection):
@@ -26,8 +30,8 @@ class StrictConnection(h11.Connection):
 
     def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
         """Give the bytes of `event`; an answer before the end of its request says that it is the last one."""
-        if isinstance(event, h11.Response) and self.their_state is h11.SEND_BODY:
-            headers = [*event.headers.raw_items(), (b"Connection", b"close")]
+        if isinstance(event, h11.Response) and self.their_state is h11.SEND_BODY and _CLOSE not in event.headers:
+            headers = [*event.headers.raw_items(), _CLOSE]
             event = h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
         return super().send_with_data_passthrough(event)
 

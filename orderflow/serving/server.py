@@ -42,8 +42,8 @@ async def run_server(
     app: ASGIApp,
     listener: socket.socket,
     limits: Limits,
-    *,
     stop: asyncio.Event,
+    *,
     log_level: str = "error",
 ) -> None:
     """Serve `app` on the running loop until `stop` is set, then close `listener` and let requests in flight end.
@@ -67,7 +67,7 @@ async def served(
 ) -> AsyncIterator[str]:
     """Serve `app` as `run_server` does for as long as the context lasts, and give its base URL."""
     stop, url = asyncio.Event(), url_of(listener)
-    task = asyncio.create_task(run_server(app, listener, limits, stop=stop, log_level=log_level))
+    task = asyncio.create_task(run_server(app, listener, limits, stop, log_level=log_level))
     try:
         yield url
     finally:

@@ -1,8 +1,9 @@
 """`orderflow intake` on both backends; Temporal is nowhere (issue 4: the intake gate)."""
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,17 +18,29 @@ from tests.support.postgres import Postgres
 
 T = TypeVar("T")
 
+Sql = Callable[[str], None]
+
 
 @pytest.fixture(params=["sqlite", "postgres"], autouse=True)
-def backend(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A shell in an empty folder, in front of an empty ledger that exists."""
+def sql(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sql:
+    """A shell in an empty folder, in front of an empty ledger that exists; gives what runs SQL in it."""
     unconfigure(tmp_path, monkeypatch)
-    if request.param == "postgres":
+    if request.param == "sqlite":
+        monkeypatch.setenv("ORDERFLOW_LEDGER_URL", "sqlite:///ledger.db")
+    else:
         server: Postgres = request.getfixturevalue("postgres")
         server.emptied()
         monkeypatch.setenv("ORDERFLOW_LEDGER_URL", server.url())
-    asyncio.run(_with_ledger(lambda ledger: asyncio.sleep(0)))
-    return str(request.param)
+    asyncio.run(_with_ledger(lambda ledger: ledger.intake()))
+
+    def run(statement: str) -> None:
+        if request.param == "postgres":
+            server.run(statement)
+        else:
+            with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as connection:
+                connection.execute(statement)
+
+    return run
 
 
 async def _with_ledger(work: Callable[[Ledger], Awaitable[T]]) -> T:
@@ -123,24 +136,60 @@ def test_each_door_is_shown_with_what_it_found_out() -> None:
     """And is not mistaken for an operator's word."""
 
     async def doors(ledger: Ledger) -> None:
-        await ledger.set_intake("shop-1", paused=False, reason="", changed_by="shop-1")
-        await ledger.set_intake("shop-2", paused=True, reason="no answer", changed_by="shop-2")
+        await ledger.set_intake("shop-1", paused=True, reason="no answer", changed_by="shop-1")
+        await ledger.set_intake("shop-2", paused=False, reason="", changed_by="shop-2")
 
     asyncio.run(_with_ledger(doors))
     told = done("status")
     assert told["paused"] is False
     shown = [(door["door"], door["open"], door["reason"], door["gone"]) for door in told["doors"]]
-    assert shown == [("shop-1", True, None, False), ("shop-2", False, "no answer", False)]
+    assert shown == [("shop-1", False, "no answer", False), ("shop-2", True, None, False)]
     assert arrival() is Arrival.NEW
     page = orderflow("intake", "status").out
     assert "closed" in page
     assert "no answer" in page
 
 
-def test_events_that_wait_for_their_order_are_counted() -> None:
+def test_a_door_that_says_nothing_any_more_is_gone_and_then_forgotten(sql: Sql) -> None:
+    """Whoever reads the list must not wait for it to open."""
+    asyncio.run(_with_ledger(lambda ledger: ledger.set_intake("shop-1", paused=True, reason="x", changed_by="shop-1")))
+    sql("UPDATE intake SET seen_at = seen_at - 180000")
+    assert [door["gone"] for door in done("status")["doors"]] == [True]
+    assert "gone" in orderflow("intake", "status").out
+    sql("UPDATE intake SET seen_at = seen_at - 86400000")
+    assert done("status")["doors"] == []
+
+
+def test_a_pause_is_never_forgotten(sql: Sql) -> None:
+    """Nobody says again every 20 s that it stands."""
+    done("pause", "--reason", "the warehouse moves", "--by", "carol")
+    sql("UPDATE intake SET seen_at = seen_at - 864000000")
+    assert done("status")["paused"] is True
+    assert arrival() is Arrival.PAUSED
+
+
+def test_events_that_wait_for_their_order_are_counted(sql: Sql) -> None:
     """Those of the last minute are about to get theirs."""
     arrival()
     assert done("status")["events_without_order"] == 0
+    sql("UPDATE events SET received_at = received_at - 61000")
+    assert done("status")["events_without_order"] == 1
+    assert "1 older than 1m0s" in orderflow("intake", "status").out
+
+
+@pytest.mark.parametrize("sql", ["postgres"], indirect=True)
+def test_operators_may_pause_and_readers_may_not(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Access to the ledger is what authorises it: on PostgreSQL, the role."""
+    server: Postgres = request.getfixturevalue("postgres")
+    monkeypatch.setenv("ORDERFLOW_LEDGER_URL", server.url(user=server.member("orderflow_reader")))
+    refused = orderflow("intake", "pause", "--reason", "x")
+    assert (refused.code, "permission denied for table intake" in refused.err) == (3, True)
+    monkeypatch.setenv("ORDERFLOW_LEDGER_URL", server.url(user=server.member("orderflow_operator")))
+    assert done("pause", "--reason", "x")["paused"] is True
+    assert done("status")["paused"] is True
+    assert done("resume")["paused"] is False
 
 
 def test_a_ledger_that_does_not_exist_is_not_made(

@@ -379,7 +379,7 @@ async def test_a_stopping_server_lets_requests_end_and_takes_no_more(busy: bool)
     app = Door()
     stop, listener = asyncio.Event(), listen("127.0.0.1", 0)
     url = url_of(listener)
-    running = asyncio.create_task(run_server(app, listener, PATIENT, stop=stop))
+    running = asyncio.create_task(run_server(app, listener, PATIENT, stop))
     async with connected(url) as peer:
         await peer.send(request("Content-Length: 3") if busy else GET[:9])
         async with connected(url) as first:

@@ -17,6 +17,7 @@ from orderflow.domain.intake import Look
 from orderflow.domain.orders import Stage
 from orderflow.ingress.gate import Gate
 from orderflow.settings import Settings
+from tests.support.counter import Counter
 from tests.support.observing import eventually
 from tests.support.servers import DevServer
 from tests.support.shop import Shop, open_shop
@@ -64,13 +65,36 @@ async def test_a_backlog_without_a_worker_closes_the_door_and_a_worker_opens_it(
         await order.ending()
 
 
+async def test_the_status_tells_what_waits_now_and_how_the_door_stands(counter: Counter) -> None:
+    """What Temporal says itself stands beside what the door has found out, which may be two seconds old."""
+    shop = counter.shop
+    gate = Gate(shop.ledger, shop.client, Settings(task_queue=shop.task_queue, intake_backlog_limit=1), "door")
+    await counter.submit()
+    assert await looks_until(gate, closed=True)
+    await gate.tell()
+    told = (await counter("intake", "status", "--json")).json
+    assert (told["temporal"]["fault"], told["temporal"]["waiting_tasks"]) == (None, 1)
+    assert told["temporal"]["oldest_task_seconds"] > 1
+    assert [(door["door"], door["open"]) for door in told["doors"]] == [("door", False)]
+    assert "wait for a worker: 1, the oldest for" in (await counter("intake", "status")).out
+
+
+async def test_a_pause_does_not_touch_the_orders_that_run(open_counter: Counter) -> None:
+    """They are approved and charged as if nothing were."""
+    order = await open_counter.pending()
+    assert (await open_counter("intake", "pause", "--reason", "the warehouse moves", "--by", "carol")).code == 0
+    assert (await open_counter("approve", order.id, "--as", "alice")).code == 0
+    await order.until(Stage.COMPLETED)
+    assert open_counter.charges(order) == ["done"]
+
+
 async def test_tasks_of_an_order_whose_worker_has_stopped_are_seen(shop: Shop) -> None:
     """They do not stay in the queue of that worker's own, of which nothing is told."""
     async with shop.worker():
         order = await shop.start()
         await order.until(Stage.AWAITING_APPROVAL)
     await order.cancel()
-    assert await seen_until(shop.client, shop.task_queue, lambda seen: bool(seen.waiting))
+    await seen_until(shop.client, shop.task_queue, lambda seen: bool(seen.waiting))
     async with shop.worker():
         await order.ending()
 
@@ -84,7 +108,7 @@ async def test_a_temporal_that_hangs_does_not_answer(tmp_path: Path) -> None:
         assert server.pid is not None
         os.kill(server.pid, signal.SIGSTOP)
         try:
-            assert await seen_until(client, "orders", lambda seen: seen.fault is not None)  # a signal takes a moment
+            await seen_until(client, "orders", lambda seen: seen.fault is not None)  # a signal takes a moment
         finally:
             os.kill(server.pid, signal.SIGCONT)
 
@@ -98,5 +122,9 @@ async def test_a_temporal_that_stops_closes_the_door_and_one_that_is_back_opens_
             assert await looks_until(gate, closed=False)
             await server.__aexit__()
             assert await looks_until(gate, closed=True)
+            await gate.tell()
+            (said,) = await shop.ledger.intake()
+            assert (said.scope, said.paused, said.changed_by) == ("door", True, "door")
+            assert server.address in said.reason
             await server.__aenter__()
             assert await looks_until(gate, closed=False)

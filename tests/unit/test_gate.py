@@ -149,11 +149,12 @@ async def test_a_door_that_does_not_change_still_shows_that_it_is_there(door: Do
     assert door.said == [False, False]
 
 
-async def test_a_ledger_that_was_away_hears_of_the_change_later(door: Door) -> None:
-    """And the door knows its verdict meanwhile."""
+async def test_a_ledger_that_was_away_hears_of_the_change_later(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+    """The door knows its verdict meanwhile; the log says once that the ledger does not."""
     await door.sees([FINE])
     door.ledger.away = True
-    await door.sees([OLD])
+    await door.sees([OLD, OLD])
+    assert caplog.text.count("does not hear of this door") == 1
     assert door.gate.verdict() is not None
     assert door.said == [False]
     door.ledger.away = False
