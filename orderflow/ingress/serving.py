@@ -16,7 +16,7 @@ from orderflow.backends import open_working_ledger
 from orderflow.callers import caller_registry
 from orderflow.catalogue import load_catalogue
 from orderflow.client import address_of, connect
-from orderflow.definitions import load_packaged
+from orderflow.definitions import load_chosen
 from orderflow.domain.errors import OrderflowError, TransientError
 from orderflow.ingress.app import create_app
 from orderflow.ingress.door import Door
@@ -71,7 +71,7 @@ async def run_ingress(
 @asynccontextmanager
 async def _open_door(settings: Settings, client: Client, say: Say) -> AsyncIterator[Door]:
     callers = caller_registry(settings, address_of(client), say)
-    definition = load_packaged(load_catalogue())
+    definition = load_chosen(load_catalogue(), settings.order_definition, settings.definitions_dir)
     async with AsyncExitStack() as opened:
         ledger = await open_working_ledger(settings, opened, say, INGRESS)
         gate = Gate(ledger, client, settings, f"{socket.gethostname()}-{os.getpid()}")
