@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orderflow.domain.errors import InvalidSettings
+from orderflow.ledger import WORKER, Role
 from orderflow.ledger.mounts import network_file_system
 from orderflow.ledger.review import Ledger
 from orderflow.ledger.schema import LATEST, require_known
@@ -49,8 +50,10 @@ async def open_ledger(settings: Settings) -> Ledger:
             return await PostgresLedger.open(url, password=password, connections=connections)
 
 
-async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: Callable[[str], None]) -> Ledger:
-    """Open the ledger that the settings name and prove that it can be written; `opened` closes it.
+async def open_working_ledger(
+    settings: Settings, opened: AsyncExitStack, say: Callable[[str], None], role: Role = WORKER
+) -> Ledger:
+    """Open the ledger that the settings name and prove that `role` can work with it; `opened` closes it.
 
     Raises `InvalidSettings` and `LedgerUnavailable` as `open_ledger` does.
     """
@@ -58,7 +61,7 @@ async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: C
         log.warning(doubt)
     ledger = await open_ledger(settings)
     opened.push_async_callback(ledger.aclose)
-    say(await ledger.check())
+    say(await ledger.check(role))
     return ledger
 
 

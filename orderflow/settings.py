@@ -8,6 +8,7 @@ import ipaddress
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -112,6 +113,8 @@ class Settings(BaseSettings):
     """Seconds a stopping worker gives its activities: more than the longest attempt of any definition it runs."""
     wait_for_server: Annotated[int | None, BeforeValidator(_none_if_forever)] = Field(default=30, ge=0)
     """Seconds that a worker keeps trying to reach Temporal before it exits with 3; 0 is one try, `forever` no end."""
+    intake_backlog_limit: int = Field(default=60, ge=0, le=86_400)
+    """Seconds that a task may wait for a worker before doors take no events in; 0 switches this rule off."""
     temporal_binary: _Folder | None = None
     """The `temporal` program to start as a server of our own, if it is neither installed beside Python nor on PATH."""
     log_format: Literal["auto", "console", "json"] = "auto"
@@ -150,6 +153,11 @@ class Settings(BaseSettings):
             password = self.ledger_password.get_secret_value() if self.ledger_password else None
             return PostgresTarget(self.ledger_url, password, self.ledger_connections)
         return SqliteTarget(_sqlite_path(self.ledger_url) if self.ledger_url else self.state_dir / "ledger.db")
+
+    @property
+    def backlog_limit(self) -> timedelta | None:
+        """How long a task may wait for a worker before doors take no events in; `None` is no limit."""
+        return timedelta(seconds=self.intake_backlog_limit) if self.intake_backlog_limit else None
 
     @property
     def simulator_log(self) -> Path:

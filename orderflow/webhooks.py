@@ -43,6 +43,12 @@ _SECRET_BYTES: Final = range(24, 65)
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
 _MAX_SIGNATURES: Final = 4096
+_P: Final = 2**255 - 19
+_ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SIGN: Final = 1 << 255
+_SMALL_ORDER: Final = frozenset({0, 1, _P - 1, _P, _P + 1, _ORDER_8, _P - _ORDER_8})
+"""The y of each point of edwards25519 whose order divides 8 (RFC 7748, section 7): such a key proves nothing."""
+
 _ID: Final = re.compile(rb"[!-\-/-~]{1,256}")  # no ".": what is signed could be cut in two ways
 _TIMESTAMP: Final = re.compile(rb"[0-9]{1,12}")
 _NOBODY: Final = "no signature is that of a known caller; sign <webhook-id>.<webhook-timestamp>.<body>, byte by byte"
@@ -273,6 +279,8 @@ def _secret(raw: bytes) -> bytes:
     if len(raw) not in _SECRET_BYTES:
         limits = f"{_SECRET_BYTES.start} to {_SECRET_BYTES.stop - 1}"
         raise InvalidInput(f"must hold {limits} random bytes in base64 after {_SECRET}, not {len(raw)}")
+    if not any(raw):
+        raise InvalidInput("is a placeholder of zeros; put a random secret there")
     return raw
 
 
@@ -289,4 +297,6 @@ def _private_key(raw: bytes) -> Ed25519PrivateKey:
 def _public_key(raw: bytes) -> Ed25519PublicKey:
     if len(raw) != _KEY_BYTES:
         raise InvalidInput(f"must hold the {_KEY_BYTES} bytes of an Ed25519 public key in base64 after {_PUBLIC}")
+    if int.from_bytes(raw, "little") & ~_SIGN in _SMALL_ORDER:
+        raise InvalidInput("is a public key for which anybody can make signatures, such as a placeholder of zeros")
     return Ed25519PublicKey.from_public_bytes(raw)

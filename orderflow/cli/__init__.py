@@ -21,12 +21,14 @@ from orderflow.cli import (
     decisions,
     definitions,
     doctor,
+    intake,
     keys,
     orders,
     reconciliation,
     review,
     servers,
     simulator,
+    submission,
 )
 from orderflow.cli.exits import ExitCode, report
 
@@ -82,7 +84,7 @@ for verb in (
     servers.dev,
     servers.worker,
     servers.ingress,
-    orders.submit,
+    submission.submit,
     orders.list_orders,
     orders.show,
     decisions.approve,
@@ -95,6 +97,7 @@ for verb in (
     app.command(verb.__name__.removesuffix("_orders"))(verb)
 app.add_typer(callers.app)
 app.add_typer(database.app)
+app.add_typer(intake.app)
 app.add_typer(keys.app)
 app.add_typer(review.app)
 app.add_typer(simulator.app)

@@ -16,8 +16,8 @@ from orderflow.domain.deliveries import Cause, DeliveryRefused
 from orderflow.domain.events import OrderEvent, payload_fingerprint, workflow_id
 from orderflow.ingress.availability import available
 from orderflow.ingress.gate import Gate
-from orderflow.ingress.rates import Rates
 from orderflow.ingress.orders import OrderStanding, order_of, require_caller
+from orderflow.ingress.rates import Rates
 from orderflow.ingress.reading import Headers, read_body, read_event, require_cloudevent
 from orderflow.ingress.telling import Teller, log
 from orderflow.ledger.events import Arrival, Delivery
@@ -61,7 +61,7 @@ class Door:
         self._now = now
 
     async def take(self, headers: Headers, chunks: AsyncIterator[bytes]) -> Taken:
-        """Take one delivery. Raises `DeliveryRefused` for whatever does not pass; the order of the steps is the contract.
+        """Take one delivery. Raises `DeliveryRefused` for whatever does not pass; the order of steps is part of it.
 
         Nothing is parsed before the signature has verified (W09), and nothing is stored before all else passed.
         """
@@ -128,8 +128,8 @@ class Door:
         except UnknownOrder:
             raise DeliveryRefused(
                 Cause.CONFLICT,
-                "an order of this source and id was started past this door and has ended, and nobody knows any more with"
-                " which content; give a new event a new id",
+                "an order of this source and id was started past this door and has ended, and nobody knows any more"
+                " with which content; give a new event a new id",
             ) from None
         await self.ledger.event_started(delivery.source, delivery.event_id, placed)
         if placed != delivery.fingerprint:
@@ -161,8 +161,8 @@ async def _answers(asked: Awaitable[object]) -> str:
 def _conflict() -> DeliveryRefused:
     return DeliveryRefused(
         Cause.CONFLICT,
-        "an event of this source and id came before with another content, and what it started stays as it is; if this is"
-        " another order, give it a new id",
+        "an event of this source and id came before with another content, and what it started stays as it is; if this"
+        " is another order, give it a new id",
     )
 
 

@@ -177,7 +177,7 @@ def _security() -> Schema:
             "type": "apiKey",
             "in": "header",
             "name": "webhook-signature",
-            "description": "Standard Webhooks: `v1,` with HMAC-SHA256, or `v1a,` with Ed25519, over id, timestamp and body.",
+            "description": "Standard Webhooks: `v1,` with HMAC-SHA256 or `v1a,` with Ed25519 over id, timestamp, body.",
         },
         "token": {"type": "http", "scheme": "bearer"},
     }

@@ -16,7 +16,7 @@ class Rates:
         self._buckets: dict[str, Bucket] = {}
 
     def take(self, caller: Caller) -> None:
-        """Count one delivery. Raises `DeliveryRefused` when it came too soon; says after how many seconds it would not."""
+        """Count one delivery. Raises `DeliveryRefused` when it came too soon; says when it would not have."""
         if caller.rate is None:
             return
         now = self._clock()

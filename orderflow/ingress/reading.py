@@ -1,4 +1,4 @@
-"""Bytes become an event: each step one function with a refusal of its own, in the order in which the door calls them."""
+"""Bytes become an event: each step a function with a refusal of its own, in the order in which the door calls them."""
 
 import asyncio
 import re
@@ -57,7 +57,7 @@ def require_cloudevent(headers: Headers) -> None:
 
 
 def read_event(raw: bytes) -> OrderEvent:
-    """Read the event that `raw` holds: strict JSON, then its shape, then the rules of an order, each its own refusal."""
+    """Read the event that `raw` holds: strict JSON, its shape, the rules of an order, each its own refusal."""
     return _of_good_rules(_of_good_shape(_json(raw)))
 
 

@@ -1,4 +1,4 @@
-"""The door as a process: wires ledger, callers and Temporal to it, serves until told to stop, and finishes what came in."""
+"""The door as a process: wires ledger, callers and Temporal to it, serves until told to stop, finishes what came in."""
 
 import argparse
 import asyncio
@@ -21,6 +21,7 @@ from orderflow.domain.errors import OrderflowError, TransientError
 from orderflow.ingress.app import create_app
 from orderflow.ingress.door import Door
 from orderflow.ingress.gate import Gate
+from orderflow.ledger import INGRESS
 from orderflow.serving import Limits, listen, run_server, url_of
 from orderflow.settings import Settings, load_settings
 from orderflow.stopping import stopped_by_signals, unless_stopped
@@ -63,7 +64,7 @@ async def run_ingress(
                 say(f"door open: {url_of(listener)}, orders go to {client.namespace} at {address_of(client)}")
                 if ready is not None:
                     ready(url_of(listener))
-                await run_server(create_app(door), listener, Limits(), stopping)
+                await run_server(create_app(door), listener, Limits(), stop=stopping)
     say("door closed")
 
 
@@ -72,7 +73,7 @@ async def _open_door(settings: Settings, client: Client, say: Say) -> AsyncItera
     callers = caller_registry(settings, address_of(client), say)
     definition = load_packaged(load_catalogue())
     async with AsyncExitStack() as opened:
-        ledger = await open_working_ledger(settings, opened, say)
+        ledger = await open_working_ledger(settings, opened, say, INGRESS)
         gate = Gate(ledger, client, settings, f"{socket.gethostname()}-{os.getpid()}")
         watch = asyncio.create_task(gate.watch())
         try:

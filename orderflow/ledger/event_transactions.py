@@ -38,9 +38,9 @@ def _judged(delivery: Delivery, found: Row) -> Arrival | None:
     return Arrival.ELSEWHERE if found["ended"] and not known else None
 
 
-def event_started(source: str, event_id: str) -> Transaction[None]:
-    """Note that an event's order has been started."""
-    yield "event_started", {"source": source, "event_id": event_id}
+def event_started(source: str, event_id: str, fingerprint: str) -> Transaction[None]:
+    """Note that an event's order has been started, and with which content."""
+    yield "event_started", {"source": source, "event_id": event_id, "fingerprint": fingerprint}
 
 
 def event_of(workflow_id: str) -> Transaction[EventRecord | None]:
@@ -54,11 +54,6 @@ def waiting_events(period: timedelta) -> Transaction[int]:
     rows = yield "waiting_events", {"period_ms": period // MILLISECOND}
     waiting: int = rows[0]["waiting"]
     return waiting
-
-
-def forget_nonces(period: timedelta, limit: int) -> Transaction[int]:
-    """Forget so many of the oldest nonces."""
-    return len((yield "forget_nonces", {"period_ms": period // MILLISECOND, "limit": limit}))
 
 
 def intake() -> Transaction[list[IntakeRecord]]:

@@ -86,8 +86,11 @@ class EventLedger(Protocol):
         """
         ...
 
-    async def event_started(self, source: str, event_id: str) -> None:
-        """Note that the order of this event has been started; the first time counts."""
+    async def event_started(self, source: str, event_id: str, fingerprint: str) -> None:
+        """Note that the order of this event has been started, the first time counts, and with which content.
+
+        That may be another than was delivered: an order can be started past the door.
+        """
         ...
 
     async def event_of(self, workflow_id: str) -> EventRecord | None:

@@ -28,7 +28,7 @@ from orderflow.ledger.transactions import Transaction
 
 T = TypeVar("T")
 
-_NONCES_AT_ONCE: Final = 1000
+_FORGOTTEN_AT_ONCE: Final = 1000
 
 
 class SqlLedger(ABC):
@@ -151,13 +151,32 @@ class SqlLedger(ABC):
         """See `RetentionLedger.forget`."""
         return await self._write(partial(retention_transactions.forget, period, after, limit))
 
+    async def unstarted(self, period: timedelta) -> int:
+        """See `RetentionLedger.unstarted`."""
+        return await self._read(partial(retention_transactions.unstarted, period))
+
+    async def forget_unstarted(self, period: timedelta) -> int:
+        """See `RetentionLedger.forget_unstarted`."""
+        return await self._by_parts(partial(retention_transactions.forget_unstarted, period, _FORGOTTEN_AT_ONCE))
+
+    async def forget_doors(self, period: timedelta) -> int:
+        """See `RetentionLedger.forget_doors`."""
+        return await self._write_once(partial(retention_transactions.forget_doors, period))
+
+    async def _by_parts(self, transaction: Callable[[], Transaction[int]]) -> int:
+        """Run what forgets a part again and again, until nothing is left of it: no transaction of it is long."""
+        forgotten = 0
+        while part := await self._write_once(transaction):
+            forgotten += part
+        return forgotten
+
     async def receive(self, delivery: Delivery) -> Arrival:
         """See `EventLedger.receive`."""
         return await self._write_once(partial(event_transactions.receive, delivery))
 
-    async def event_started(self, source: str, event_id: str) -> None:
+    async def event_started(self, source: str, event_id: str, fingerprint: str) -> None:
         """See `EventLedger.event_started`."""
-        await self._write_once(partial(event_transactions.event_started, source, event_id))
+        await self._write_once(partial(event_transactions.event_started, source, event_id, fingerprint))
 
     async def event_of(self, workflow_id: str) -> EventRecord | None:
         """See `EventLedger.event_of`."""
@@ -169,10 +188,7 @@ class SqlLedger(ABC):
 
     async def forget_nonces(self, period: timedelta) -> int:
         """See `EventLedger.forget_nonces`."""
-        forgotten = 0
-        while gone := await self._write_once(partial(event_transactions.forget_nonces, period, _NONCES_AT_ONCE)):
-            forgotten += gone
-        return forgotten
+        return await self._by_parts(partial(retention_transactions.forget_nonces, period, _FORGOTTEN_AT_ONCE))
 
     async def intake(self) -> list[IntakeRecord]:
         """See `EventLedger.intake`."""

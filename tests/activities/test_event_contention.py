@@ -64,12 +64,12 @@ def shared(deliveries: Sequence[Delivery]) -> list[Sequence[Delivery]]:
 async def test_identical_deliveries_at_once_are_one_event(
     database: LedgerDatabase, ledger: Ledger, nonces: str
 ) -> None:
-    """I02: one is new, all others may start the same order; never an error, whether or not each has a nonce of its own."""
+    """I02: one is new, all others may start the same order; never an error, with one nonce or one for each."""
     sent = [delivery(timestamp=NOW + (number if nonces == "each" else 0)) for number in range(DELIVERIES)]
     assert Counter(await delivered(database, shared(sent))) == {"new": 1, "resumed": DELIVERIES - 1}
     assert database.run("SELECT COUNT(*) FROM events") == [(1,)]
     assert database.run("SELECT COUNT(*) FROM nonces") == [(DELIVERIES if nonces == "each" else 1,)]
-    await ledger.event_started("/shop", "1")
+    await ledger.event_started("/shop", "1", "fp1:a")
     late = [delivery(timestamp=NOW - 1 - (number if nonces == "each" else 0)) for number in range(DELIVERIES)]
     others = {"duplicate": DELIVERIES} if nonces == "each" else {"duplicate": 1, "replayed": DELIVERIES - 1}
     assert Counter(await delivered(database, shared(late))) == others

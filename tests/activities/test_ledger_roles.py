@@ -65,7 +65,7 @@ GRANTS: dict[str, dict[str, set[str]]] = {
     },
     "operations": {WORKER: {"SELECT", "INSERT"}, OPERATOR: MAY_READ},
     "events": {
-        INGRESS: {"SELECT", "INSERT", "UPDATE started_at"},
+        INGRESS: {"SELECT", "INSERT", "UPDATE started_at", "UPDATE fingerprint"},
         WORKER: MAY_READ, OPERATOR: MAY_READ, KEEPER: KEEPS, READER: MAY_READ,
     },
     "nonces": {INGRESS: {"SELECT", "INSERT", "DELETE"}, KEEPER: KEEPS},

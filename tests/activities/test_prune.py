@@ -17,7 +17,18 @@ from orderflow.ledger.review import Ledger
 from tests.activities.test_review_ledger import ORDER, signed, standing
 from tests.support.bank import Bank
 from tests.support.command_line import orderflow, unconfigure
-from tests.support.ledger import CHARGE, LONG, NO_TIME, REFUND, LedgerDatabase, charge, perform, state_of, undo
+from tests.support.ledger import (
+    CHARGE,
+    LONG,
+    NO_TIME,
+    REFUND,
+    TABLES,
+    LedgerDatabase,
+    charge,
+    perform,
+    state_of,
+    undo,
+)
 from tests.support.ledger_states import REACH, committed, reversed_, reversing
 from tests.support.observing import eventually
 from tests.support.postgres import Postgres
@@ -25,7 +36,7 @@ from tests.support.postgres import Postgres
 pytestmark = pytest.mark.timeout(60)
 
 PERIOD = timedelta(days=400)
-TABLES = ("effects", "attempts", "endings", "review_items", "operations")
+NONE = "0 review items, 0 events; 0 events that never became an order"
 
 
 @pytest.fixture
@@ -88,9 +99,7 @@ async def test_what_is_open_is_never_forgotten(database: LedgerDatabase, ledger:
     old = itertools.product(REACH, (None, "completed", "terminated"), (None, "open", "undone", "kept"), (401,))
     young = itertools.product(REACH, ("completed",), (None,), (399,))
     for state, ending, item, days in itertools.chain(old, young):
-        database.run("DELETE FROM attempts")
-        for table in TABLES:
-            database.run(f"DELETE FROM {table}")
+        database.empty()
         await REACH[state](ledger)
         if item:
             await ledger.put_in_review(ORDER, "reconcile", [standing()])
@@ -266,13 +275,13 @@ async def test_the_verb_counts_forgets_and_says_so(
     before = rows(database)
     db = partial(asyncio.to_thread, orderflow, "db", "prune")
     dry = await db("--dry-run")
-    assert (dry.code, dry.out) == (0, "would forget 2 orders with 2 effects, 2 attempts, 0 review items\n")
+    assert (dry.code, dry.out) == (0, f"would forget 2 orders with 2 effects, 2 attempts, {NONE}\n")
     assert rows(database) == before
     monkeypatch.setattr("orderflow.cli.database._TOLD_EVERY", 2)
     assert ((await db("--dry-run")).err, (await db("--dry-run", "--json")).err) == ("2 orders so far\n", "")
-    counts = {"orders": 2, "effects": 2, "attempts": 2, "review_items": 0}
+    counts = {"orders": 2, "effects": 2, "attempts": 2, "review_items": 0, "events": 0, "unstarted_events": 0}
     assert (await db("--json")).json == {"older_than": "P400D", "dry_run": False, **counts}
-    assert (await db()).out == "forgot 0 orders with 0 effects, 0 attempts, 0 review items\n"
+    assert (await db()).out == f"forgot 0 orders with 0 effects, 0 attempts, {NONE}\n"
     assert (await db("--older-than", "P30D", "--json")).json["orders"] == 2
     assert len(rows(database)["endings"]) == 1
 

@@ -26,9 +26,14 @@ def test_each_refusal_of_a_caller_is_told_and_a_conflict_aloud(
     """I01: the same identity with another payload is a security event, with the caller's name and the order's id."""
     teller = Teller()
     caplog.set_level(logging.INFO)
-    with pytest.raises(DeliveryRefused), teller.refusals() as whose:
-        whose.caller, whose.order = "shop", "order-1"
-        raise DeliveryRefused(cause, "never told: it may quote what came in")
+
+    def refuse() -> None:
+        with teller.refusals() as whose:
+            whose.caller, whose.order = "shop", "order-1"
+            raise DeliveryRefused(cause, "never told: it may quote what came in")
+
+    with pytest.raises(DeliveryRefused):
+        refuse()
     [record] = caplog.records
     assert (record.levelname, record.message) == (level, "delivery_refused")
     told = {name: getattr(record, name) for name in ("subject", "detail", "order")}

@@ -53,8 +53,9 @@ LEFT JOIN nonces AS seen
     ON seen.caller = :caller AND seen.webhook_id = :webhook_id AND seen.timestamp = :timestamp;
 
 -- name: event_started
--- The first time counts.
-UPDATE events SET started_at = now_ms() WHERE source = :source AND event_id = :event_id AND started_at IS NULL;
+-- The first time counts, and so does what the order was really started with.
+UPDATE events SET started_at = COALESCE(started_at, now_ms()), fingerprint = :fingerprint
+WHERE source = :source AND event_id = :event_id AND (started_at IS NULL OR fingerprint <> :fingerprint);
 
 -- name: event_of_workflow
 -- Where an order came from.
@@ -67,24 +68,16 @@ WHERE started_at IS NULL
     AND received_at <= now_ms() - :period_ms
     AND NOT EXISTS (SELECT 1 FROM endings WHERE endings.workflow_id = events.workflow_id);
 
--- name: forget_nonces
--- So many of the oldest whose timestamp lies longer than :period_ms in the past; whole seconds, rather kept too long.
-DELETE FROM nonces WHERE (caller, webhook_id, timestamp) IN (
-    SELECT caller, webhook_id, timestamp FROM nonces
-    WHERE timestamp < (now_ms() - :period_ms) / 1000
-    ORDER BY timestamp
-    LIMIT :limit
-)
-RETURNING timestamp;
-
 -- name: intake
 -- How the gates stand, that of all doors first.
 SELECT * FROM intake ORDER BY CASE scope WHEN 'all' THEN 0 ELSE 1 END, scope;
 
 -- name: set_intake
--- Who says again what stands already has not changed it.
+-- Who says again what stands already has not changed it. (`WHERE TRUE`: or SQLite takes what follows for a join.)
 INSERT INTO intake (scope, paused, reason, changed_by, changed_at, seen_at)
-VALUES (:scope, :paused, :reason, :changed_by, now_ms(), now_ms())
+SELECT CAST(:scope AS TEXT), :paused, CAST(:reason AS TEXT), CAST(:changed_by AS TEXT), clock.now, clock.now
+FROM (SELECT now_ms() AS now) AS clock
+WHERE TRUE
 ON CONFLICT (scope) DO UPDATE
 SET paused = excluded.paused,
     reason = excluded.reason,

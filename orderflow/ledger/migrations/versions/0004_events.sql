@@ -50,7 +50,7 @@ CREATE TABLE intake (
 
 -- name: grant_ingress_events (postgres)
 -- The door takes events in. Whose they are and what they carried is never changed.
-GRANT SELECT, INSERT, UPDATE (started_at) ON events TO orderflow_ingress;
+GRANT SELECT, INSERT, UPDATE (started_at, fingerprint) ON events TO orderflow_ingress;
 
 -- name: grant_ingress_nonces (postgres)
 -- The door alone has to do with them.
