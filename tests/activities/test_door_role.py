@@ -53,7 +53,7 @@ async def test_a_door_does_all_that_a_delivery_takes(door: PostgresLedger) -> No
     assert (await door.check(INGRESS)).endswith(f"schema {LATEST}")
     first = delivery()
     assert [await door.receive(first) for _ in "ab"] == [Arrival.NEW, Arrival.RESUMED]
-    await door.event_started(first.source, first.event_id)
+    await door.event_started(first.source, first.event_id, first.fingerprint)
     assert await door.receive(delivery(timestamp=1)) is Arrival.DUPLICATE
     assert await door.event_of(first.workflow_id) is not None
     assert await door.ending(first.workflow_id) is None

@@ -138,7 +138,7 @@ def test_a_definition_for_new_orders_has_to_be_one_that_workers_publish(tmp_path
     """A door that starts orders which every worker refuses would lose each of them."""
     own = tmp_path / "own.json"
     own.write_text(json.dumps(shipped({"$.version": "1.0.1"})))
-    with pytest.raises(InvalidSettings, match="ORDERFLOW_ORDER_DEFINITION: .*own.json is neither packaged nor in"):
+    with pytest.raises(InvalidSettings, match=r"ORDERFLOW_ORDER_DEFINITION: .*own\.json is neither packaged nor in"):
         load_chosen(CATALOGUE, own)
     assert load_chosen(CATALOGUE, own, tmp_path).version == "1.0.1"
     assert load_chosen(CATALOGUE).version == "1.0.0"
