@@ -1,13 +1,15 @@
 """Which database the ledger is in: the one that the settings name; opens it, and looks at its schema."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orderflow.domain.errors import InvalidSettings
+from orderflow.ledger import WORKER, Role
 from orderflow.ledger.mounts import network_file_system
 from orderflow.ledger.review import Ledger
 from orderflow.ledger.schema import LATEST, require_known
@@ -17,6 +19,7 @@ from orderflow.settings import PostgresTarget, Settings, SqliteTarget
 if TYPE_CHECKING:
     from orderflow.ledger.postgres_database import PostgresDatabase
 
+log = logging.getLogger(__name__)
 
 WHERE_IT_IS = "run this where the worker runs, or set ORDERFLOW_LEDGER_URL"
 """What to do where no ledger is."""
@@ -45,6 +48,21 @@ async def open_ledger(settings: Settings) -> Ledger:
             with _the_extra():
                 from orderflow.ledger.postgres import PostgresLedger
             return await PostgresLedger.open(url, password=password, connections=connections)
+
+
+async def open_working_ledger(
+    settings: Settings, opened: AsyncExitStack, say: Callable[[str], None], role: Role = WORKER
+) -> Ledger:
+    """Open the ledger that the settings name and prove that `role` can work with it; `opened` closes it.
+
+    Raises `InvalidSettings` and `LedgerUnavailable` as `open_ledger` does.
+    """
+    if doubt := doubts(settings):
+        log.warning(doubt)
+    ledger = await open_ledger(settings)
+    opened.push_async_callback(ledger.aclose)
+    say(await ledger.check(role))
+    return ledger
 
 
 async def open_existing_ledger(settings: Settings) -> Ledger:

@@ -32,7 +32,7 @@ from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.settings import Settings, child_environment
 from orderflow.signing import decision_for
 from orderflow.simulator import serving
-from orderflow.worker import stopped_by_signals, unless_stopped
+from orderflow.stopping import stopped_by_signals, unless_stopped
 
 PATIENCE = 45.0
 """Seconds that any one thing may take before the demo gives up on it."""

@@ -8,6 +8,7 @@ import ipaddress
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -105,6 +106,8 @@ class Settings(BaseSettings):
     """Up to which amount (minor units, any currency) one operator may resolve what stands; above it takes two."""
     definitions_dir: _Folder | None = None
     """Definitions to publish besides the packaged one, `*.json`."""
+    order_definition: _Folder | None = None
+    """The definition that the door starts orders with, if not the packaged one; it has to be published."""
     task_queue: str = Field(default=TASK_QUEUE, min_length=1, max_length=200)
     max_concurrent_activities: int = Field(default=100, ge=1, le=10_000)
     max_cached_workflows: int = Field(default=1000, ge=0, le=100_000)
@@ -112,6 +115,8 @@ class Settings(BaseSettings):
     """Seconds a stopping worker gives its activities: more than the longest attempt of any definition it runs."""
     wait_for_server: Annotated[int | None, BeforeValidator(_none_if_forever)] = Field(default=30, ge=0)
     """Seconds that a worker keeps trying to reach Temporal before it exits with 3; 0 is one try, `forever` no end."""
+    intake_backlog_limit: int = Field(default=60, ge=0, le=86_400)
+    """Seconds that a task may wait for a worker before doors take no events in; 0 switches this rule off."""
     temporal_binary: _Folder | None = None
     """The `temporal` program to start as a server of our own, if it is neither installed beside Python nor on PATH."""
     log_format: Literal["auto", "console", "json"] = "auto"
@@ -150,6 +155,11 @@ class Settings(BaseSettings):
             password = self.ledger_password.get_secret_value() if self.ledger_password else None
             return PostgresTarget(self.ledger_url, password, self.ledger_connections)
         return SqliteTarget(_sqlite_path(self.ledger_url) if self.ledger_url else self.state_dir / "ledger.db")
+
+    @property
+    def backlog_limit(self) -> timedelta | None:
+        """How long a task may wait for a worker before doors take no events in; `None` is no limit."""
+        return timedelta(seconds=self.intake_backlog_limit) if self.intake_backlog_limit else None
 
     @property
     def simulator_log(self) -> Path:

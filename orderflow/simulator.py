@@ -6,16 +6,13 @@ authentication: it belongs on loopback or in a private network.
 """
 
 import asyncio
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import Final, TypeVar
 
-import uvicorn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,6 +26,8 @@ from orderflow.domain.errors import InvalidInput, InvalidSettings
 from orderflow.domain.problems import problems_in, summary
 from orderflow.domain.strict_json import MAX_BYTES, read_json
 from orderflow.providers.simulated import Fault, Reply, SimulatedWorld
+from orderflow.serving import Limits, listen, run_server, served, url_of
+from orderflow.stopping import stopped_by_signals
 
 _STATUS: Final = {
     "done": 200,
@@ -40,6 +39,12 @@ _STATUS: Final = {
     "unavailable": 503,
     "unknown": 504,
 }
+
+LIMITS: Final = Limits(in_flight=1)
+"""Calls that hang must not keep it from ending."""
+
+_QUIET: Final = "critical"
+"""A cut connection is an error to uvicorn, and on purpose here."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -158,14 +163,10 @@ async def serving(world: SimulatedWorld, host: str = "127.0.0.1", port: int = 0)
     Raises:
         InvalidSettings: when the address cannot be listened on.
     """
-    listener = _listen(host, port)
-    server = _server(world)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        yield _url(listener)
+        async with served(create_app(world), listen(host, port), LIMITS, log_level=_QUIET) as url:
+            yield url
     finally:
-        server.should_exit = True
-        await task
         await world.aclose()
 
 
@@ -176,49 +177,15 @@ def run_simulator(host: str, port: int, path: Path, ready: Callable[[str], None]
         InvalidSettings: when the address cannot be listened on.
         OSError: when the folder of the log cannot be made.
     """
-    world = SimulatedWorld(path)
-    listener = _listen(host, port)
-    server = _server(world)
-    with _signals_to(server):
+    asyncio.run(_run(SimulatedWorld(path), listen(host, port), ready))
+
+
+async def _run(world: SimulatedWorld, listener: socket.socket, ready: Callable[[str], None] | None) -> None:
+    stopping = asyncio.Event()
+    with stopped_by_signals(stopping):
         if ready is not None:
-            ready(_url(listener))
-        server.run(sockets=[listener])
-
-
-def _server(world: SimulatedWorld) -> uvicorn.Server:
-    # A cut connection is an error to uvicorn and on purpose here; hanging calls must not keep it from ending.
-    config = uvicorn.Config(create_app(world), log_level="critical", access_log=False, timeout_graceful_shutdown=1)
-    return uvicorn.Server(config)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
-        raise InvalidSettings(f"cannot listen on {host} port {port}: {error}; choose another port") from None
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body are two writes: 40 ms without it
-    return listener
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-@contextmanager
-def _signals_to(server: uvicorn.Server) -> Iterator[None]:
-    """Let signals end the server and nothing more: uvicorn raises them again once it has shut down."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        server.should_exit = True
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            ready(url_of(listener))
+        await run_server(create_app(world), listener, LIMITS, stopping, log_level=_QUIET)
 
 
 async def _body(request: Request, model: type[ModelT]) -> ModelT:

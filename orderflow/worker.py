@@ -3,22 +3,19 @@
 import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from types import FrameType
-from typing import Any, TypeVar
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 from orderflow.activities import Activity, OrderActivities
 from orderflow.approvers import approver_registry
-from orderflow.backends import doubts, open_ledger
+from orderflow.backends import open_working_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
 from orderflow.client import address_of, connect, ensure_search_attributes
 from orderflow.client.fates import TemporalOrders
@@ -26,7 +23,6 @@ from orderflow.definitions import load_published
 from orderflow.domain.effects import Capabilities, Provider
 from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
 from orderflow.ledger.effects import EffectStore
-from orderflow.ledger.review import Ledger
 from orderflow.providers.declared import declared
 from orderflow.providers.http import Timeouts, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SIMULATED, SimulatedWorld
@@ -35,13 +31,13 @@ from orderflow.reconciling import ReconcileWorkflow
 from orderflow.repairing import RepairWorkflow
 from orderflow.review import ReviewActivities
 from orderflow.settings import ProvidersSettings, Settings, is_loopback, load_settings, provider_settings
+from orderflow.stopping import stopped_by_signals, unless_stopped
 from orderflow.telemetry import configure_logging
 from orderflow.workflows import OrderWorkflow
 
 log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
-T = TypeVar("T")
 
 LAST_RESORT = 30.0
 """Seconds after the graceful time in which a draining worker has to be gone."""
@@ -128,18 +124,6 @@ async def _reach_temporal(settings: Settings, say: Say) -> Client:
     return client
 
 
-async def unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Give what `work` comes to; once `stopping` is set, cancel it, wait for its end and give `None`."""
-    working, told = asyncio.create_task(work), asyncio.create_task(stopping.wait())
-    try:
-        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        working.cancel()
-        told.cancel()
-        await asyncio.wait({working, told})
-
-
 @asynccontextmanager
 async def _open_activities(settings: Settings, client: Client, say: Say) -> AsyncIterator[list[Activity]]:
     catalogue = load_catalogue()
@@ -184,19 +168,6 @@ def require_chosen_providers(settings: Settings, address: str) -> None:
         )
 
 
-async def open_working_ledger(settings: Settings, opened: AsyncExitStack, say: Say) -> Ledger:
-    """Open the ledger that the settings name and prove that it can be written; `opened` closes it.
-
-    Raises `InvalidSettings` and `LedgerUnavailable` as `open_ledger` does.
-    """
-    if doubt := doubts(settings):
-        log.warning(doubt)
-    ledger = await open_ledger(settings)
-    opened.push_async_callback(ledger.aclose)
-    say(await ledger.check())
-    return ledger
-
-
 def given_to_providers(catalogue: Catalogue) -> ProvidersSettings:
     """The settings of each provider that the catalogue names. Raises `InvalidSettings` for those of any other."""
     return provider_settings(sorted({kind.provider for kind in catalogue.kinds.values()}))
@@ -231,38 +202,6 @@ def _configured(settings: Settings, given: ProvidersSettings) -> Mapping[str, Pr
         )
     world = SimulatedWorld(settings.simulator_log)
     return {name: world.provider(name, capabilities[name]) for name in names}
-
-
-@contextmanager
-def stopped_by_signals(stopping: asyncio.Event) -> Iterator[None]:
-    """Let SIGTERM, SIGINT and SIGHUP set `stopping`, by the interpreter where an event loop knows no signals (T51)."""
-    loop = asyncio.get_running_loop()
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup means it
-        numbers.append(signal.SIGHUP)
-    try:
-        for number in numbers:
-            loop.add_signal_handler(number, stopping.set)
-    except NotImplementedError:
-        before = {number: signal.signal(number, _setter(loop, stopping)) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        return
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-
-def _setter(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> Callable[[int, FrameType | None], None]:
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(stopping.set)
-
-    return stop
 
 
 def main() -> int:

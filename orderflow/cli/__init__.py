@@ -21,12 +21,14 @@ from orderflow.cli import (
     decisions,
     definitions,
     doctor,
+    intake,
     keys,
     orders,
     reconciliation,
     review,
     servers,
     simulator,
+    submission,
 )
 from orderflow.cli.exits import ExitCode, report
 
@@ -81,7 +83,8 @@ for verb in (
     servers.demo,
     servers.dev,
     servers.worker,
-    orders.submit,
+    servers.ingress,
+    submission.submit,
     orders.list_orders,
     orders.show,
     decisions.approve,
@@ -94,6 +97,7 @@ for verb in (
     app.command(verb.__name__.removesuffix("_orders"))(verb)
 app.add_typer(callers.app)
 app.add_typer(database.app)
+app.add_typer(intake.app)
 app.add_typer(keys.app)
 app.add_typer(review.app)
 app.add_typer(simulator.app)

@@ -2,6 +2,8 @@
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -52,12 +54,20 @@ def read_document(file: str, *, max_bytes: int) -> bytes:
 
     Raises `InvalidFile` when it is missing, is no file, cannot be read, is empty, or holds more.
     """
+    with reading(file), open_document(file) as opened:
+        return _read(opened, max_bytes)
+
+
+def open_document(file: str) -> AbstractContextManager[BinaryIO]:
+    """Open `file`, or take standard input for `-`, which stays open; raises as `open` does: see `reading`."""
+    return nullcontext(sys.stdin.buffer) if file == STANDARD_INPUT else Path(file).open("rb")
+
+
+@contextmanager
+def reading(file: str) -> Iterator[None]:
+    """Make an `InvalidFile` that names `file` of whatever goes wrong while it is opened or read."""
     try:
-        if file == STANDARD_INPUT:
-            raw = _read(sys.stdin.buffer, max_bytes)
-        else:
-            with Path(file).open("rb") as opened:
-                raw = _read(opened, max_bytes)
+        yield
     except InvalidInput as error:
         raise InvalidFile(name_of(file), error) from None
     except FileNotFoundError:
@@ -65,7 +75,6 @@ def read_document(file: str, *, max_bytes: int) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InvalidFile(name_of(file), InvalidInput(f"cannot be read ({reason}); give a readable file")) from None
-    return raw
 
 
 def name_of(file: str) -> str:

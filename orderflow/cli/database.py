@@ -17,7 +17,8 @@ from orderflow.domain.durations import Duration
 app = typer.Typer(name="db", help="The ledger's schema, and how long it remembers.", rich_markup_mode=None)
 
 _PERIOD = Duration("P400D")  # a year, and the time to close its books
-_COUNTED = ("orders", "effects", "attempts", "review_items")
+_COUNTED = ("orders", "effects", "attempts", "review_items", "events")
+_UNSTARTED = "unstarted_events"
 _TOLD_EVERY = 1000  # orders
 
 
@@ -67,14 +68,15 @@ def prune(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Forget orders that ended long ago and hold nothing open; what operators signed is kept."""
+    """Forget orders that ended long ago and hold nothing open, and their events; what operators signed is kept."""
     counts = asyncio.run(_prune(older_than.timedelta, dry_run, (lambda *_: None) if as_json else _tell))
-    told = {name: counts[name] for name in _COUNTED}
+    told = {name: counts[name] for name in (*_COUNTED, _UNSTARTED)}
     if as_json:
         print_json({"older_than": older_than, "dry_run": dry_run, **told})
         return
     rows = ", ".join(f"{told[name]} {name.replace('_', ' ')}" for name in _COUNTED[1:])
-    print_line(f"{'would forget' if dry_run else 'forgot'} {told['orders']} orders with {rows}")
+    unstarted = f"{told[_UNSTARTED]} events that never became an order"
+    print_line(f"{'would forget' if dry_run else 'forgot'} {told['orders']} orders with {rows}; {unstarted}")
 
 
 def _tell(before: int, orders: int) -> None:
@@ -95,4 +97,5 @@ async def _prune(period: timedelta, dry_run: bool, tell: Callable[[int, int], No
                 found = {name: getattr(order, name) for name in _COUNTED[1:]}
                 counts.update({"orders": 1, **found})
             tell(before, counts["orders"])
+        counts[_UNSTARTED] = await retention.prune_events(ledger, period, dry_run=dry_run)
     return counts

@@ -1,4 +1,4 @@
-"""`orderflow submit`, `list` and `show`: begin an order, find orders, look at one."""
+"""`orderflow list` and `show`: find orders, look at one."""
 
 import sys
 from dataclasses import asdict
@@ -7,99 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orderflow.cli.arguments import AsJson, EventId, Order, Source, name_of, order_reference, read_document
-from orderflow.cli.definitions import definition_of, unpublished
-from orderflow.cli.exits import ExitCode, InvalidFile
-from orderflow.cli.output import age, console, print_fields, print_json, print_line, print_table, shortened
-from orderflow.domain.definition import Definition
-from orderflow.domain.errors import InvalidInput
-from orderflow.domain.events import OrderEvent, check_order, validate_event
+from orderflow.cli.arguments import AsJson, EventId, Order, Source, order_reference
+from orderflow.cli.exits import ExitCode
+from orderflow.cli.output import age, console, print_json, print_line, print_table
 from orderflow.domain.orders import Stage
-from orderflow.domain.strict_json import MAX_BYTES, read_json
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from orderflow.cli.submission import Submitted
     from orderflow.client import OrderSummary
 
 WIDE = 120
 """Columns from which a list shows times in full."""
-
-
-def submit(
-    event: Annotated[str, typer.Argument(metavar="EVENT.json", help="The event, or - for standard input.")],
-    direct: Annotated[bool, typer.Option("--direct", help="Start the order without HTTP.")] = False,
-    definition: Annotated[str | None, typer.Option("--definition", help="Instead of the packaged one.")] = None,
-    only_print: Annotated[
-        bool, typer.Option("--print", help="Print the `temporal workflow start` command instead.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Start the order of an event."""
-    if not direct:
-        raise InvalidInput("orders are started without HTTP only, as there is no ingress yet: add --direct")
-    read, steps = read_event(event), definition_of(definition)
-    if definition is not None and (warning := unpublished(steps)):
-        print(f"orderflow: {shortened(warning)}", file=sys.stderr)
-    if only_print:
-        _print_start(read, steps, as_json)
-    else:
-        _start(read, steps, as_json)
-
-
-def read_event(file: str) -> OrderEvent:
-    """The event in `file`. Raises `InvalidFile` with every problem of its shape, or every rule that it breaks."""
-    raw = read_document(file, max_bytes=MAX_BYTES)
-    try:
-        event = validate_event(read_json(raw, allow_bom=True))
-        check_order(event)
-    except InvalidInput as error:
-        raise InvalidFile(name_of(file), error) from error
-    return event
-
-
-def _start(event: OrderEvent, definition: Definition, as_json: bool) -> None:
-    from orderflow.cli.connection import with_temporal  # Temporal's client, see orderflow.cli
-    from orderflow.cli.submission import submit as submit_event
-
-    submitted = with_temporal(lambda client, settings: submit_event(client, settings, event, definition))
-    if as_json:
-        print_json(_submitted(submitted))
-    else:
-        _print_submitted(submitted)
-
-
-def _submitted(submitted: "Submitted") -> dict[str, Any]:
-    order = submitted.started.order
-    return {
-        "order": order,
-        "run_id": submitted.started.run_id,
-        "duplicate": not submitted.started.new,
-        "status": submitted.status,
-        "next": f"orderflow show {order}",
-    }
-
-
-def _print_submitted(submitted: "Submitted") -> None:
-    order = submitted.started.order
-    if not submitted.started.new:
-        print_line(f"duplicate: already started as {order}, which is {submitted.status}")
-    print_fields({"order": order, "run": submitted.started.run_id, "next": f"orderflow show {order}"})
-
-
-def _print_start(event: OrderEvent, definition: Definition, as_json: bool) -> None:
-    from orderflow.cli.connection import runnable, temporal_target
-    from orderflow.client import start_command
-    from orderflow.settings import load_settings
-
-    settings, (address, namespace) = load_settings(), temporal_target()
-    started = start_command(event, definition, address=address, namespace=namespace, task_queue=settings.task_queue)
-    command = runnable(started, settings)
-    if as_json:
-        print_json({"command": command})
-    else:
-        print(command)
 
 
 def list_orders(

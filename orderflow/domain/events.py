@@ -67,7 +67,9 @@ def _json_media_type(text: str) -> str:
     return text
 
 
-Identifier = Annotated[str, Field(max_length=256), AfterValidator(_identifier)]
+Identifier = Annotated[
+    str, Field(max_length=256, json_schema_extra={"minLength": 1, "pattern": r"\S"}), AfterValidator(_identifier)
+]
 """1 to 256 code points, not only white space, no control characters (C05)."""
 
 
@@ -80,7 +82,9 @@ class Customer(_Profile):
     """Who ordered: the shop's own reference, and where to write to."""
 
     id: Identifier
-    email: Annotated[str, Field(max_length=320, repr=False), AfterValidator(_email)]
+    email: Annotated[
+        str, Field(max_length=320, repr=False, json_schema_extra={"format": "email"}), AfterValidator(_email)
+    ]
 
 
 class Item(_Profile):
@@ -108,9 +112,13 @@ class OrderEvent(_Profile):
 
     specversion: Literal["1.0"]
     id: Identifier
-    source: Annotated[str, Field(max_length=1024), AfterValidator(_source)]
+    source: Annotated[
+        str,
+        Field(max_length=1024, json_schema_extra={"format": "uri-reference", "minLength": 1}),
+        AfterValidator(_source),
+    ]
     type: Literal["dev.orderflow.order.placed.v1"]
-    time: Annotated[str, AfterValidator(_time)] | None = None
+    time: Annotated[str, Field(json_schema_extra={"format": "date-time"}), AfterValidator(_time)] | None = None
     subject: Identifier | None = None
     datacontenttype: Annotated[str, Field(max_length=256), AfterValidator(_json_media_type)] | None = None
     data: OrderData

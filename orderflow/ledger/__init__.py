@@ -2,9 +2,15 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
 from orderflow.domain.effects import Absent, Act, EffectState, Found, Refused, Unavailable
+
+Role = Literal["orderflow_worker", "orderflow_ingress"]
+"""As whom a process uses the ledger: a database with users gives each role what its work takes, and no more."""
+
+WORKER: Final = "orderflow_worker"
+INGRESS: Final = "orderflow_ingress"
 
 
 @dataclass(frozen=True)
@@ -134,8 +140,8 @@ class EffectLedger(Protocol):
         """All attempts at the effects of one order, oldest first."""
         ...
 
-    async def check(self) -> str:
-        """One line that says what and where this ledger is; proves that it can be written."""
+    async def check(self, role: Role = WORKER) -> str:
+        """One line that says what and where this ledger is; proves that whoever does `role`'s work can write to it."""
         ...
 
     async def aclose(self) -> None:

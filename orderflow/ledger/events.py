@@ -43,7 +43,10 @@ class Delivery:
 
 @dataclass(frozen=True)
 class EventRecord:
-    """One event as the ledger knows it; times are aware UTC from the ledger's clock. `started_at` is when its order was."""
+    """One event as the ledger knows it; times are aware UTC from the ledger's clock.
+
+    `started_at` is when its order was started, as far as anybody came to note it.
+    """
 
     source: str
     event_id: str
@@ -78,12 +81,16 @@ class EventLedger(Protocol):
         In this order: `paused` while the gate `all` is; an event that is known with another fingerprint is a
         `conflict` (whatever its nonce); a nonce that was seen is `replayed`, unless its own event still waits for its
         start; then `resumed`, `duplicate`, `elsewhere` or `new`. Only `new`, `resumed` and `duplicate` keep the nonce;
-        only `new` writes an event.
+        only `new` writes an event. An event waits until `event_started`, or until an order of its has ended: that one
+        was started, even if nobody came to note it. Identity is exact code points (C04, I12).
         """
         ...
 
-    async def event_started(self, source: str, event_id: str) -> None:
-        """Note that the order of this event has been started; the first time counts."""
+    async def event_started(self, source: str, event_id: str, fingerprint: str) -> None:
+        """Note that the order of this event has been started, the first time counts, and with which content.
+
+        That may be another than was delivered: an order can be started past the door.
+        """
         ...
 
     async def event_of(self, workflow_id: str) -> EventRecord | None:
@@ -91,17 +98,24 @@ class EventLedger(Protocol):
         ...
 
     async def waiting_events(self, period: timedelta) -> int:
-        """How many events were received longer than `period` ago and have no order yet."""
+        """How many events were received longer than `period` ago and still wait for the start of their order."""
         ...
 
     async def forget_nonces(self, period: timedelta) -> int:
-        """Forget nonces whose `timestamp` lies longer than `period` in the past; gives how many."""
+        """Forget nonces whose `timestamp` lies longer than `period` in the past, by the ledger's clock; gives how many.
+
+        What is forgotten can be replayed: `period` has to outlive the window in which a delivery is fresh, and whatever
+        the clocks differ (W05).
+        """
         ...
 
     async def intake(self) -> list[IntakeRecord]:
-        """All gates, `all` first."""
+        """All gates that anybody ever said anything about, `all` first. One that is missing stands open."""
         ...
 
     async def set_intake(self, scope: str, *, paused: bool, reason: str, changed_by: str) -> IntakeRecord:
-        """Say how a gate stands. What stands already keeps `changed_at` and who changed it; `seen_at` is now."""
+        """Say how a gate stands, and why; `seen_at` is now.
+
+        What stands already, for the same reason, keeps `changed_at` and who changed it.
+        """
         ...

@@ -3,16 +3,17 @@
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
-from psycopg.errors import DeadlockDetected, SerializationFailure
+from psycopg.errors import DeadlockDetected, SerializationFailure, UniqueViolation
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from orderflow.domain.errors import LedgerUnavailable
+from orderflow.ledger import INGRESS, WORKER, Role
 from orderflow.ledger.postgres_database import PostgresDatabase
 from orderflow.ledger.schema import LATEST, require_latest
 from orderflow.ledger.sql_ledger import SqlLedger
@@ -21,6 +22,10 @@ from orderflow.ledger.transactions import Row, Transaction
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[DictRow]
+
+_WRITES_NOTHING: Final[Mapping[Role, str]] = {WORKER: "write_no_effect", INGRESS: "write_no_event"}
+_AGAIN: Final = (SerializationFailure, DeadlockDetected, UniqueViolation)
+"""What a transaction is run again for. A key that another wrote meanwhile is found by it then."""
 
 _TRIES: Final = 5
 _PAUSE = 0.02  # seconds, doubled for each try
@@ -84,12 +89,12 @@ class PostgresLedger(SqlLedger):
         await pool.open()
         return cls(database, pool)
 
-    async def check(self) -> str:
+    async def check(self, role: Role = WORKER) -> str:
         """Say what and where this ledger is, after writing to it.
 
-        Raises `InvalidSettings` for a user who lacks what a worker needs.
+        Raises `InvalidSettings` for a user who lacks what `role` needs.
         """
-        version = await self._call(self._write_nothing_new, opening=True)
+        version = await self._call(lambda connection: self._write_nothing_new(connection, role), opening=True)
         return f"{self._database.where}, server {version // 10000}.{version % 10000}, schema {LATEST}"
 
     async def aclose(self) -> None:
@@ -121,7 +126,7 @@ class PostgresLedger(SqlLedger):
         for tried in range(_TRIES - 1):
             try:
                 return await self._once(work)
-            except (SerializationFailure, DeadlockDetected):
+            except _AGAIN:
                 await asyncio.sleep(random.uniform(0, _PAUSE * 2**tried))  # noqa: S311 (jitter, no secret)
             except _Lost:  # as after a restart of the server: then the others are lost too
                 await self._pool.check()
@@ -145,11 +150,11 @@ class PostgresLedger(SqlLedger):
             if not self._running:
                 self._at_rest.set()
 
-    async def _write_nothing_new(self, connection: Connection) -> int:
-        (access,) = await _rows(connection, "missing_grants")
+    async def _write_nothing_new(self, connection: Connection, role: Role) -> int:
+        (access,) = await _rows(connection, "missing_grants", {"role": role})
         if access["missing"]:
-            raise self._database.lacking(access["who"], access["missing"])
-        await _rows(connection, "write_nothing_new")
+            raise self._database.lacking(access["who"], access["missing"], role)
+        await _rows(connection, _WRITES_NOTHING[role])
         return connection.info.server_version
 
 

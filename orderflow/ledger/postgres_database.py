@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import PoolTimeout
 
 from orderflow.domain.errors import InvalidSettings, LedgerUnavailable, OrderflowError
+from orderflow.ledger import INGRESS, WORKER, Role
 from orderflow.ledger.schema import ROLES, UPGRADE
 from orderflow.ledger.statements import POSTGRES, load_statements
 
@@ -54,6 +55,8 @@ _ADVICE: Final = (
     ("invalid .* value", "correct ORDERFLOW_LEDGER_URL"),
     ("ProactorEventLoop", "on Windows the ledger is an SQLite file"),
 )
+
+_FOR: Final[Mapping[Role, str]] = {WORKER: "a worker", INGRESS: "the door"}
 
 _STATEMENTS = load_statements("sql/postgres.sql", POSTGRES)
 
@@ -133,10 +136,10 @@ class PostgresDatabase:
             f"the {self.where} cannot be used now: {said}; check ORDERFLOW_LEDGER_URL, and that the server runs"
         )
 
-    def lacking(self, who: str, missing: str) -> InvalidSettings:
-        """What to say to the user `who`, who lacks the privileges `missing` of a worker."""
+    def lacking(self, who: str, missing: str, role: Role = WORKER) -> InvalidSettings:
+        """What to say to the user `who`, who lacks the privileges `missing` of `role`."""
         return InvalidSettings(
-            f'the {self.where} cannot be used: {who} lacks {missing}; for a worker: GRANT orderflow_worker TO "{who}"'
+            f'the {self.where} cannot be used: {who} lacks {missing}; for {_FOR[role]}: GRANT {role} TO "{who}"'
             " (docs/ledger-operations.md has the roles of others)"
         )
 

@@ -11,6 +11,7 @@ from typing import Final, Literal, Protocol
 from orderflow.domain.operations import OperationClaims, Resolution
 from orderflow.domain.orders import Standing
 from orderflow.ledger import EffectLedger, EffectRecord
+from orderflow.ledger.events import EventLedger
 from orderflow.ledger.retention import RetentionLedger
 
 OpenedBy = Literal["order", "reconcile"]
@@ -143,5 +144,5 @@ class ReviewLedger(Protocol):
         ...
 
 
-class Ledger(EffectLedger, ReviewLedger, RetentionLedger, Protocol):
+class Ledger(EffectLedger, ReviewLedger, RetentionLedger, EventLedger, Protocol):
     """All that a ledger does."""

@@ -4,25 +4,31 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from orderflow.domain.effects import Act, Found
 from orderflow.domain.errors import ClaimLost
 from orderflow.domain.operations import OperationClaims, Resolution
 from orderflow.domain.orders import Standing
 from orderflow.ledger import (
+    WORKER,
     AttemptRecord,
     Claim,
     EffectRecord,
+    Role,
+    event_transactions,
     retention_transactions,
     review_transactions,
     transactions,
 )
+from orderflow.ledger.events import Arrival, Delivery, EventRecord, IntakeRecord
 from orderflow.ledger.retention import EndedOrder
 from orderflow.ledger.review import UNDONE, OpenedBy, OperationRecord, ReviewItem, UnsettledPage
 from orderflow.ledger.transactions import Transaction
 
 T = TypeVar("T")
+
+_FORGOTTEN_AT_ONCE: Final = 1000
 
 
 class SqlLedger(ABC):
@@ -145,8 +151,55 @@ class SqlLedger(ABC):
         """See `RetentionLedger.forget`."""
         return await self._write(partial(retention_transactions.forget, period, after, limit))
 
+    async def unstarted(self, period: timedelta) -> int:
+        """See `RetentionLedger.unstarted`."""
+        return await self._read(partial(retention_transactions.unstarted, period))
+
+    async def forget_unstarted(self, period: timedelta) -> int:
+        """See `RetentionLedger.forget_unstarted`."""
+        return await self._by_parts(partial(retention_transactions.forget_unstarted, period, _FORGOTTEN_AT_ONCE))
+
+    async def forget_doors(self, period: timedelta) -> int:
+        """See `RetentionLedger.forget_doors`."""
+        return await self._write_once(partial(retention_transactions.forget_doors, period))
+
+    async def _by_parts(self, transaction: Callable[[], Transaction[int]]) -> int:
+        """Run what forgets a part again and again, until nothing is left of it: no transaction of it is long."""
+        forgotten = 0
+        while part := await self._write_once(transaction):
+            forgotten += part
+        return forgotten
+
+    async def receive(self, delivery: Delivery) -> Arrival:
+        """See `EventLedger.receive`."""
+        return await self._write_once(partial(event_transactions.receive, delivery))
+
+    async def event_started(self, source: str, event_id: str, fingerprint: str) -> None:
+        """See `EventLedger.event_started`."""
+        await self._write_once(partial(event_transactions.event_started, source, event_id, fingerprint))
+
+    async def event_of(self, workflow_id: str) -> EventRecord | None:
+        """See `EventLedger.event_of`."""
+        return await self._read(partial(event_transactions.event_of, workflow_id))
+
+    async def waiting_events(self, period: timedelta) -> int:
+        """See `EventLedger.waiting_events`."""
+        return await self._read(partial(event_transactions.waiting_events, period))
+
+    async def forget_nonces(self, period: timedelta) -> int:
+        """See `EventLedger.forget_nonces`."""
+        return await self._by_parts(partial(retention_transactions.forget_nonces, period, _FORGOTTEN_AT_ONCE))
+
+    async def intake(self) -> list[IntakeRecord]:
+        """See `EventLedger.intake`."""
+        return await self._read(event_transactions.intake)
+
+    async def set_intake(self, scope: str, *, paused: bool, reason: str, changed_by: str) -> IntakeRecord:
+        """See `EventLedger.set_intake`."""
+        return await self._write_once(partial(event_transactions.set_intake, scope, paused, reason, changed_by))
+
     @abstractmethod
-    async def check(self) -> str:
+    async def check(self, role: Role = WORKER) -> str:
         """See `EffectLedger.check`."""
 
     @abstractmethod

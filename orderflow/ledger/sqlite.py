@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from orderflow.domain.errors import InvalidSettings, LedgerUnavailable
+from orderflow.ledger import WORKER, Role
 from orderflow.ledger.schema import LATEST, REVISIONS, require_known, statements
 from orderflow.ledger.sql_ledger import SqlLedger
 from orderflow.ledger.statements import FILES, SQLITE, load_statements
@@ -22,6 +23,9 @@ from orderflow.ledger.transactions import Row, Transaction
 T = TypeVar("T")
 
 _STATEMENTS = {name: statement for file in FILES for name, statement in load_statements(file, SQLITE).items()}
+
+_FOLLOWED_BY = {"claim_effect": "begin_attempt", "receive_event": "keep_nonce"}
+"""What belongs to a statement that gives a row: it is written with the columns of that row."""
 
 _BUSY_SECONDS = 3.0  # SQLite's own wait for another writer; BEGIN IMMEDIATE makes it apply to all of a transaction
 _TRIES = 4
@@ -84,7 +88,7 @@ class SqliteLedger(SqlLedger):
             raise
         return cls(path, connection, thread)
 
-    async def check(self) -> str:
+    async def check(self, role: Role = WORKER) -> str:
         """Say what and where this ledger is, after writing to it."""
         await self._on_thread(partial(_in_transaction, self._connection, self._write_nothing_new))
         return f"SQLite {sqlite3.sqlite_version} ledger in {self._path}, schema {LATEST}"
@@ -167,8 +171,8 @@ class SqliteLedger(SqlLedger):
         if name == "settle_effect":
             self._rows(_STATEMENTS["end_attempt"], parameters)
         rows = self._rows(_STATEMENTS[name], parameters)
-        if name == "claim_effect" and rows:
-            self._rows(_STATEMENTS["begin_attempt"], {**parameters, "token": rows[0]["token"]})
+        if name in _FOLLOWED_BY and rows:
+            self._rows(_STATEMENTS[_FOLLOWED_BY[name]], {**parameters, **rows[0]})
         return rows
 
     def _rows(self, statement: str, parameters: Any) -> list[Row]:

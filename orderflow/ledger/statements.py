@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Final
 
 _NAMED = re.compile(r"^-- name: (\w+)(?: \((\w+)\))?\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
-FILES: Final = ("sql/effects.sql", "sql/review.sql", "sql/retention.sql")
+FILES: Final = ("sql/effects.sql", "sql/review.sql", "sql/retention.sql", "sql/events.sql")
 """What a ledger says to its database, on either backend."""
 
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)

@@ -195,7 +195,7 @@ class HttpProvider(Provider):
             async with asyncio.timeout(self._timeouts.in_all):
                 response = await self._client.send(request, stream=True)
                 try:
-                    body = await _capped(response, max_bytes)
+                    body = await read_capped(response, max_bytes)
                 finally:
                     await response.aclose()
         except _NEVER_SENT:
@@ -204,10 +204,11 @@ class HttpProvider(Provider):
             return Unknown(detail="timeout")
         except httpx2.HTTPError:
             return Unknown(detail="connection_lost")
-        return _Response(response.status_code, body, _retry_after(response.headers.get("Retry-After")))
+        return _Response(response.status_code, body, retry_after_seconds(response.headers.get("Retry-After")))
 
 
-async def _capped(response: httpx2.Response, max_bytes: int) -> bytes | None:
+async def read_capped(response: httpx2.Response, max_bytes: int) -> bytes | None:
+    """Give the body of a streamed answer as it was sent, `None` when it has more bytes; no more of it is read then."""
     body = bytearray()
     async with aclosing(response.aiter_raw()) as chunks:
         async for chunk in chunks:
@@ -217,7 +218,7 @@ async def _capped(response: httpx2.Response, max_bytes: int) -> bytes | None:
     return bytes(body)
 
 
-def _retry_after(value: str | None) -> float | None:
+def retry_after_seconds(value: str | None) -> float | None:
     """Seconds from `Retry-After` (RFC 9110 section 10.2.3: seconds or a date), within 0 and `MAX_RETRY_AFTER`."""
     if value is None:
         return None

@@ -30,6 +30,9 @@ pytestmark = pytest.mark.timeout(60)
 WORKER, INGRESS, OPERATOR, KEEPER, READER = ROLES
 MAY_READ: Final = {"SELECT"}
 KEEPS: Final = {"SELECT", "DELETE"}
+SETS_GATES: Final = {"SELECT", "INSERT"} | {
+    f"UPDATE {column}" for column in ("paused", "reason", "changed_by", "changed_at", "seen_at")
+}
 GRANTS: dict[str, dict[str, set[str]]] = {
     "effects": {
         WORKER: {"SELECT", "INSERT"}
@@ -61,13 +64,22 @@ GRANTS: dict[str, dict[str, set[str]]] = {
         OPERATOR: MAY_READ, KEEPER: KEEPS, READER: MAY_READ,
     },
     "operations": {WORKER: {"SELECT", "INSERT"}, OPERATOR: MAY_READ},
+    "events": {
+        INGRESS: {"SELECT", "INSERT", "UPDATE started_at", "UPDATE fingerprint"},
+        WORKER: MAY_READ, OPERATOR: MAY_READ, KEEPER: KEEPS, READER: MAY_READ,
+    },
+    "nonces": {INGRESS: {"SELECT", "INSERT", "DELETE"}, KEEPER: KEEPS},
+    "intake": {
+        INGRESS: SETS_GATES, OPERATOR: SETS_GATES, WORKER: MAY_READ, KEEPER: KEEPS, READER: MAY_READ,
+    },
     "ledger_schema": dict.fromkeys(ROLES, MAY_READ),
 }  # fmt: skip
 """All that is granted to anybody but the owner. A new table needs a row here, and its grants in its own revision."""
 
 A_COLUMN: Final = {
     "effects": "amount_minor", "attempts": "holder", "endings": "workflow_id", "review_items": "step",
-    "operations": "token", "ledger_schema": "version_num",
+    "operations": "token", "events": "caller", "nonces": "event_id", "intake": "scope",
+    "ledger_schema": "version_num",
 }  # fmt: skip
 """One column of each table that nobody but the owner may change."""
 

@@ -1,6 +1,7 @@
 """`orderflow db prune`: what the ledger forgets, what it never does, and what that costs."""
 
 import asyncio
+import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
@@ -17,7 +18,19 @@ from orderflow.ledger.review import Ledger
 from tests.activities.test_review_ledger import ORDER, signed, standing
 from tests.support.bank import Bank
 from tests.support.command_line import orderflow, unconfigure
-from tests.support.ledger import CHARGE, LONG, NO_TIME, REFUND, LedgerDatabase, charge, perform, state_of, undo
+from tests.support.events import delivery
+from tests.support.ledger import (
+    CHARGE,
+    LONG,
+    NO_TIME,
+    REFUND,
+    TABLES,
+    LedgerDatabase,
+    charge,
+    perform,
+    state_of,
+    undo,
+)
 from tests.support.ledger_states import REACH, committed, reversed_, reversing
 from tests.support.observing import eventually
 from tests.support.postgres import Postgres
@@ -25,7 +38,7 @@ from tests.support.postgres import Postgres
 pytestmark = pytest.mark.timeout(60)
 
 PERIOD = timedelta(days=400)
-TABLES = ("effects", "attempts", "endings", "review_items", "operations")
+NONE = "0 review items, 0 events; 0 events that never became an order"
 
 
 @pytest.fixture
@@ -62,14 +75,19 @@ async def test_an_order_that_ended_long_ago_is_forgotten_whole(database: LedgerD
     await an_old_order(database, ledger, "order-2", days=399.9)
     untouched = rows(database)
     await reversed_(ledger)
+    event = dataclasses.replace(delivery(), workflow_id=ORDER)
+    await ledger.receive(event)
     await ledger.put_in_review(ORDER, "order", [standing()])
     await ledger.put_in_review(ORDER, "order", [])
     await ledger.book_operation(signed(), "a.b.c")
     await ledger.end_order(ORDER, "failed_compensated")
     age(database, ORDER, 400.1)
     (page,) = [page async for page in prune(ledger, PERIOD, dry_run=False) if page]
-    assert [(gone.workflow_id, gone.effects, gone.attempts, gone.review_items) for gone in page] == [(ORDER, 2, 2, 1)]
+    ((gone, ended_at),) = [(dataclasses.asdict(order), order.ended_at) for order in page]
+    counts = {"effects": 2, "attempts": 2, "review_items": 1, "events": 1, "still_open": 0}
+    assert gone == {"workflow_id": ORDER, "ended_at": ended_at, **counts}
     left = rows(database)
+    assert left.pop("nonces") != untouched.pop("nonces")
     assert [row[0] for row in left.pop("operations")] == ["j" * 16]
     assert left == {table: untouched[table] for table in left}
 
@@ -88,9 +106,7 @@ async def test_what_is_open_is_never_forgotten(database: LedgerDatabase, ledger:
     old = itertools.product(REACH, (None, "completed", "terminated"), (None, "open", "undone", "kept"), (401,))
     young = itertools.product(REACH, ("completed",), (None,), (399,))
     for state, ending, item, days in itertools.chain(old, young):
-        database.run("DELETE FROM attempts")
-        for table in TABLES:
-            database.run(f"DELETE FROM {table}")
+        database.empty()
         await REACH[state](ledger)
         if item:
             await ledger.put_in_review(ORDER, "reconcile", [standing()])
@@ -266,13 +282,13 @@ async def test_the_verb_counts_forgets_and_says_so(
     before = rows(database)
     db = partial(asyncio.to_thread, orderflow, "db", "prune")
     dry = await db("--dry-run")
-    assert (dry.code, dry.out) == (0, "would forget 2 orders with 2 effects, 2 attempts, 0 review items\n")
+    assert (dry.code, dry.out) == (0, f"would forget 2 orders with 2 effects, 2 attempts, {NONE}\n")
     assert rows(database) == before
     monkeypatch.setattr("orderflow.cli.database._TOLD_EVERY", 2)
     assert ((await db("--dry-run")).err, (await db("--dry-run", "--json")).err) == ("2 orders so far\n", "")
-    counts = {"orders": 2, "effects": 2, "attempts": 2, "review_items": 0}
+    counts = {"orders": 2, "effects": 2, "attempts": 2, "review_items": 0, "events": 0, "unstarted_events": 0}
     assert (await db("--json")).json == {"older_than": "P400D", "dry_run": False, **counts}
-    assert (await db()).out == "forgot 0 orders with 0 effects, 0 attempts, 0 review items\n"
+    assert (await db()).out == f"forgot 0 orders with 0 effects, 0 attempts, {NONE}\n"
     assert (await db("--older-than", "P30D", "--json")).json["orders"] == 2
     assert len(rows(database)["endings"]) == 1
 

@@ -15,11 +15,12 @@ from orderflow.ledger.postgres import PostgresLedger
 from orderflow.ledger.review import Ledger
 from orderflow.ledger.schema import LATEST, ROLES
 from orderflow.settings import Settings
-from tests.activities.test_prune import TABLES, rows
+from tests.activities.test_prune import rows
 from tests.activities.test_review_ledger import signed, standing
 from tests.support.bank import Bank
 from tests.support.command_line import Ran
-from tests.support.ledger import CHARGE, NO_TIME, charge, perform, state_of, undo
+from tests.support.events import delivery, pause
+from tests.support.ledger import CHARGE, NO_TIME, TABLES, charge, perform, state_of, undo
 from tests.support.ledger_states import claimed
 from tests.support.postgres import Postgres, running_postgres
 from tests.support.processes import run
@@ -46,7 +47,9 @@ async def opened(home: Home) -> Ledger:
 
 
 async def a_bit_of_everything(ledger: Ledger, bank: Bank) -> None:
-    """A charge, one that is on its way, an ending, an item, an operation."""
+    """An event and a gate, a charge, one that is on its way, an ending, an item, an operation."""
+    await ledger.receive(delivery())
+    await pause(ledger)
     await perform(ledger, bank)
     await ledger.claim(charge("order-2"), holder="x", lease=NO_TIME)
     await ledger.end_order("order-1", "completed")

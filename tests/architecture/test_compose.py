@@ -11,7 +11,12 @@ from tests.architecture.product import ROOT
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text("utf-8")
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
-FILES = {"ORDERFLOW_APPROVERS_FILE": "./approvers.json", "POSTGRES_PASSWORD_FILE": "./postgres-password"}
+FILES = {
+    "CALLER_SECRET_FILE": "./shop.whsec",
+    "ORDERFLOW_APPROVERS_FILE": "./approvers.json",
+    "ORDERFLOW_CALLERS_FILE": "./callers.json",
+    "POSTGRES_PASSWORD_FILE": "./postgres-password",
+}
 SERVERS = ["temporal", "postgresql", "simulator"]
 VARIABLE = re.compile(r"\$\{(?P<name>[A-Z_]+)(?::(?P<kind>[-?])(?P<text>[^}]*))?\}")
 
@@ -90,6 +95,15 @@ def test_workers_share_a_ledger_on_postgres_that_is_migrated_before_they_start()
         assert service["environment"]["ORDERFLOW_SECRETS_DIR"] == "/run/secrets"
         assert [secret["target"] for secret in service["secrets"]] == ["ORDERFLOW_LEDGER_PASSWORD"]
     assert "volumes" not in worker
+
+
+def test_the_door_has_its_callers_and_their_secret_as_files_and_waits_for_the_ledger() -> None:
+    """W10: no secret stands in the environment, and the door says when it is ready."""
+    door = services()["ingress"]
+    assert door["environment"]["ORDERFLOW_CALLERS_FILE"] == "/etc/orderflow/callers.json"
+    assert [secret["target"] for secret in door["secrets"]] == ["ORDERFLOW_LEDGER_PASSWORD", "caller-secret"]
+    assert door["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert "/readyz" in door["healthcheck"]["test"][-1]
 
 
 @pytest.mark.parametrize("service", services().values(), ids=services().keys())

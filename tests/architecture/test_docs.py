@@ -29,6 +29,7 @@ from tests.architecture.markdown import (
 )
 from tests.architecture.product import PACKAGE, ROOT, name_of
 
+ROOMS = ROOT / "docs" / "rooms.md"
 LONGEST_README = 250
 MAP, COMMANDS, SETTINGS = "## The map of rooms", "## Commands", "## Settings"
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
@@ -72,7 +73,7 @@ def test_the_map_names_every_module_and_nothing_else() -> None:
     files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if (path.parent / "__init__.py").is_file()]
     modules = {path.as_posix() for path in files if path.name != "__init__.py"}
     packages = {f"{path.parent.as_posix()}/" for path in files if path.name == "__init__.py"} - {"./"}
-    named = [name for row in rows(section(README, MAP)) for name in inline_code(row[0])]
+    named = [name for row in rows(section(ROOMS, MAP)) for name in inline_code(row[0])]
     assert sorted(named) == sorted(modules | packages)
 
 

@@ -28,13 +28,12 @@ from orderflow.domain.effects import EffectState
 from orderflow.domain.orders import Stage
 from orderflow.domain.reconciliation import Fate
 from tests.support.invariants import check_books
+from tests.support.ledger import TABLES
 from tests.support.observing import eventually
 from tests.support.postgres import LEDGER, Postgres
 from tests.support.reconciling import told
 from tests.support.servers import DevServer
 from tests.support.shop import Order, Shop, open_shop, order_event, quick
-
-TABLES = ("effects", "attempts", "endings", "review_items", "operations")
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -197,7 +196,7 @@ class PostgresCopy:
 
     def restore(self) -> None:
         self._server.emptied()
-        for table in TABLES:  # effects before their attempts
+        for table in reversed(TABLES):  # effects before their attempts
             self._server.run(f"INSERT INTO {table} SELECT * FROM copy_{table}; DROP TABLE copy_{table}")
 
 

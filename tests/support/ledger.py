@@ -23,9 +23,10 @@ NO_TIME = timedelta(0)
 LONG = timedelta(minutes=5)
 PATIENT = timedelta(seconds=20)
 
-EMPTIES = "; ".join(
-    f"DELETE FROM {table}" for table in ("attempts", "effects", "endings", "review_items", "operations")
-)
+TABLES = ("attempts", "effects", "endings", "review_items", "operations", "events", "nonces", "intake")
+"""All that a ledger holds; in this order they can be emptied."""
+
+EMPTIES = "; ".join(f"DELETE FROM {table}" for table in TABLES)
 """What leaves nothing in a ledger, on either backend."""
 
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orderflow.backends import doubts
+from orderflow.backends import doubts, open_working_ledger
 from orderflow.ledger import mounts
 from orderflow.ledger.mounts import network_file_system
 from orderflow.settings import Settings
-from orderflow.worker import open_working_ledger
 from tests.support.command_line import orderflow, unconfigure
 
 

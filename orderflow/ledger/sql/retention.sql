@@ -13,6 +13,7 @@ SELECT
         WHERE effects.workflow_id = ended.workflow_id
     ) AS attempts,
     (SELECT COUNT(*) FROM review_items WHERE review_items.workflow_id = ended.workflow_id) AS review_items,
+    (SELECT COUNT(*) FROM events WHERE events.workflow_id = ended.workflow_id) AS events,
     (
         SELECT COUNT(*) FROM effects
         LEFT JOIN review_items ON review_items.key = effects.key
@@ -50,6 +51,10 @@ DELETE FROM effects WHERE workflow_id = :workflow_id AND state NOT IN ('pending'
 -- Closed ones; what people signed stays in `operations`.
 DELETE FROM review_items WHERE workflow_id = :workflow_id AND closed_at IS NOT NULL;
 
+-- name: forget_event
+-- From now on its identity is a new one.
+DELETE FROM events WHERE workflow_id = :workflow_id;
+
 -- name: forget_ending
 -- If it is still the one that was read.
 DELETE FROM endings WHERE workflow_id = :workflow_id AND ended_at = :ended_at;
@@ -60,4 +65,44 @@ SELECT key FROM effects WHERE workflow_id = :workflow_id
 UNION ALL
 SELECT key FROM review_items WHERE workflow_id = :workflow_id
 UNION ALL
+SELECT event_id FROM events WHERE workflow_id = :workflow_id
+UNION ALL
 SELECT workflow_id FROM endings WHERE workflow_id = :workflow_id;
+
+-- name: unstarted_events
+-- Events that were received longer than :period_ms ago, whose order nobody started: it ended nowhere, did nothing, and
+-- stands before nobody.
+SELECT COUNT(*) AS events FROM events
+WHERE started_at IS NULL
+    AND received_at <= now_ms() - :period_ms
+    AND NOT EXISTS (SELECT 1 FROM endings WHERE endings.workflow_id = events.workflow_id)
+    AND NOT EXISTS (SELECT 1 FROM effects WHERE effects.workflow_id = events.workflow_id)
+    AND NOT EXISTS (SELECT 1 FROM review_items WHERE review_items.workflow_id = events.workflow_id);
+
+-- name: forget_unstarted
+-- So many of the oldest of them; one that is started at this moment stays.
+DELETE FROM events WHERE started_at IS NULL AND (source, event_id) IN (
+    SELECT source, event_id FROM events
+    WHERE started_at IS NULL
+        AND received_at <= now_ms() - :period_ms
+        AND NOT EXISTS (SELECT 1 FROM endings WHERE endings.workflow_id = events.workflow_id)
+        AND NOT EXISTS (SELECT 1 FROM effects WHERE effects.workflow_id = events.workflow_id)
+        AND NOT EXISTS (SELECT 1 FROM review_items WHERE review_items.workflow_id = events.workflow_id)
+    ORDER BY received_at
+    LIMIT :limit
+)
+RETURNING event_id;
+
+-- name: forget_nonces
+-- So many of the oldest whose timestamp lies longer than :period_ms in the past; whole seconds, rather kept too long.
+DELETE FROM nonces WHERE (caller, webhook_id, timestamp) IN (
+    SELECT caller, webhook_id, timestamp FROM nonces
+    WHERE timestamp < (now_ms() - :period_ms) / 1000
+    ORDER BY timestamp
+    LIMIT :limit
+)
+RETURNING timestamp;
+
+-- name: forget_doors
+-- Gates of single doors of which nobody said anything for :period_ms; that of all doors stays as people left it.
+DELETE FROM intake WHERE scope <> 'all' AND seen_at <= now_ms() - :period_ms RETURNING scope;
