@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RawValue
+from temporalio.common import RawValue, WorkflowIDReusePolicy
 from temporalio.common import RetryPolicy as TemporalRetryPolicy
 from temporalio.exceptions import (
     ActivityError,
@@ -27,15 +27,17 @@ with workflow.unsafe.imports_passed_through():
 
     from orderflow.contracts import (
         ADMIT_ORDER,
+        ANNOUNCE,
+        ANNOUNCE_WORKFLOW_TYPE,
         BOOK_REVIEW,
         END_ORDER,
         FIND_STANDING,
         SETTLE_EFFECT,
         VERIFY_DECISION,
         VERIFY_OPERATION,
-        Acknowledged,
         Admission,
         AdmissionRequest,
+        Ended,
         EndRequest,
         ReviewBooked,
         ReviewUpdate,
@@ -49,8 +51,10 @@ with workflow.unsafe.imports_passed_through():
         UndoResult,
         VerifyRequest,
     )
+    from orderflow.domain.announcements import AnnounceRequest, Heard, Telling, telling_step
     from orderflow.domain.approvals import Verdict
     from orderflow.domain.definition import Compensation, Duration, RetryPolicy, Step
+    from orderflow.domain.durations import LONGEST
     from orderflow.domain.errors import PERMANENT_TYPES, ErrorType
     from orderflow.domain.operations import OperationVerdict
     from orderflow.domain.orders import Reason
@@ -67,6 +71,10 @@ LEDGER_UNAVAILABLE = "ledger_unavailable"
 _WAITED_OUT: Mapping[str, str] = MappingProxyType(
     {ErrorType.UNKNOWN_ACTIVITY: NO_WORKER_KNOWS_IT, ErrorType.LEDGER_UNAVAILABLE: LEDGER_UNAVAILABLE}
 )
+
+_TOLD_WITHIN = Duration("PT30S")
+_HEARTBEAT = Duration("PT10S")
+_LONGEST_WISH = Duration("PT5M")
 
 OWN_TIMEOUT = timedelta(seconds=10)
 OWN_ATTEMPTS = TemporalRetryPolicy(maximum_attempts=5, initial_interval=timedelta(milliseconds=100))
@@ -150,10 +158,39 @@ async def book(update: ReviewUpdate) -> ReviewBooked:
             pause = min(pause * 2, LONGEST_PAUSE)
 
 
-async def end(request: EndRequest) -> None:
-    """Have the ledger remember how the order ended. No order waits for that: who reconciles can still ask Temporal."""
+async def end(request: EndRequest) -> Ended:
+    """Have the ledger remember how the order ended, and learn who wants to hear of it.
+
+    No order waits for that: who reconciles can still ask Temporal.
+    """
+    try:
+        return await _recorded(END_ORDER, request, Ended, ONE_ATTEMPT)
+    except FailureError:
+        return Ended()
+
+
+async def end_announcement(request: EndRequest) -> None:
+    """Have the ledger remember that an announcement is over; who reconciles finds it, if that cannot be now."""
     with suppress(FailureError):
-        await _recorded(END_ORDER, request, Acknowledged, ONE_ATTEMPT)
+        await _asked(END_ORDER, request, Ended)
+
+
+async def begin_announcing(request: AnnounceRequest) -> None:
+    """Start what tells others that the order has finished, once for each stage; nothing of the order depends on it."""
+    with suppress(FailureError):
+        await workflow.start_child_workflow(
+            ANNOUNCE_WORKFLOW_TYPE,
+            request,
+            id=request.announcement.id,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+        )
+
+
+async def tell(telling: Telling, attempts: RetryPolicy) -> Heard | Failure:
+    """Tell one subscriber in so many attempts; where no worker can act for a reason of ours, that is waited for."""
+    step = telling_step(telling.subscription.name)
+    return await _when_able(_Call(ANNOUNCE, step, _as_patiently(attempts), telling, Heard), lambda _: None)
 
 
 async def perform(step: Step, request: StepRequest, waiting: Waiting) -> StepResult | Failure:
@@ -174,10 +211,24 @@ async def undo(compensation: Compensation, request: UndoRequest, waiting: Waitin
 
 
 @dataclass(frozen=True)
+class _Patience:
+    retry: RetryPolicy
+    start_to_close: Duration
+    schedule_to_close: Duration
+    heartbeat: Duration
+
+
+def _as_patiently(retry: RetryPolicy) -> _Patience:
+    """One request takes seconds; pauses that a receiver asks for come on top of our own."""
+    needed = retry.time_needed(_TOLD_WITHIN) + _LONGEST_WISH.timedelta * retry.attempts
+    return _Patience(retry, _TOLD_WITHIN, Duration.of(min(needed, LONGEST)), _HEARTBEAT)
+
+
+@dataclass(frozen=True)
 class _Call(Generic[Result]):
     activity: str
     activity_id: str
-    policy: Step | Compensation
+    policy: Step | Compensation | _Patience
     request: BaseModel
     result_type: type[Result]
 
@@ -226,7 +277,7 @@ async def _when_able(call: _Call[Result], waiting: Waiting) -> Result | Failure:
         try:
             await workflow.sleep(pause)
         except asyncio.CancelledError:
-            return _CANCELLED
+            return CANCELLED
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
@@ -274,13 +325,13 @@ def _retry_policy(retry: RetryPolicy | None) -> TemporalRetryPolicy:
     )
 
 
-_CANCELLED = Failure(Reason.CANCELLED, "cancelled")
+CANCELLED = Failure(Reason.CANCELLED, "cancelled")
 
 
 def read_failure(error: BaseException) -> Failure:
     """The one place that unwraps what Temporal makes of an activity's failure (T03, T21)."""
     if is_cancelled_exception(error):
-        return _CANCELLED
+        return CANCELLED
     cause = error.cause if isinstance(error, ActivityError) else error
     if isinstance(cause, TimeoutError):
         return Failure(Reason.RETRIES_EXHAUSTED, "timeout", cause.type.name.lower() if cause.type else None)
