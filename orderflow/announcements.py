@@ -40,7 +40,7 @@ NOT_REMEMBERED: Final = "not_remembered"
 class AnnouncementActivities:
     """The activities at the end of an order, over a ledger and the subscribers.
 
-    `client` sends, and is closed by the caller; `announced` gives what an announcement was started with, as far as
+    `subscribers` is asked each time; `client` sends, and is closed by the caller; `announced` gives what an announcement was started with, as far as
     Temporal knows; `worker` names this process in the record of attempts.
     """
 
@@ -49,7 +49,7 @@ class AnnouncementActivities:
         *,
         ledger: Ledger,
         effects: EffectStore,
-        subscribers: Subscribers,
+        subscribers: Callable[[], Subscribers],
         client: httpx2.AsyncClient,
         announced: Callable[[str], Awaitable[AnnounceRequest | None]],
         worker: str,
@@ -84,7 +84,7 @@ class AnnouncementActivities:
         if not hearing:
             return Acknowledged()
         now = activity.info().started_time.astimezone(UTC)
-        return Ended(subscriptions=hearing, source=self._subscribers.source, at=now)
+        return Ended(subscriptions=hearing, source=self._subscribers().source, at=now)
 
     async def announce(self, request: Telling) -> Heard:
         """Tell one subscriber once; what it was told before is not sent again.
@@ -118,7 +118,7 @@ class AnnouncementActivities:
     def _hearing(self, request: EndRequest) -> tuple[Subscription, ...]:
         if is_announcement(request.workflow_id):
             return ()
-        return self._subscribers.hearing(request.stage, request.source)
+        return self._subscribers().hearing(request.stage, request.source)
 
     async def _tell(self, announcement: Announcement, name: str, attempt: Attempt) -> Heard:
         provider = self._provider(name)
@@ -134,5 +134,5 @@ class AnnouncementActivities:
         return Heard()
 
     def _provider(self, name: str) -> WebhookProvider:
-        endpoint = self._subscribers.endpoints.get(name)
+        endpoint = self._subscribers().endpoints.get(name)
         return NoSubscriber() if endpoint is None else WebhookProvider(self._client, endpoint.url, endpoint.secret)

@@ -155,7 +155,7 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
         announcements = AnnouncementActivities(
             ledger=ledger,
             effects=effects,
-            subscribers=subscribers,
+            subscribers=lambda: subscribers,
             client=await opened.enter_async_context(open_client()),
             announced=known.announced,
             worker=worker,

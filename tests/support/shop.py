@@ -198,7 +198,7 @@ class Shop:
         return AnnouncementActivities(
             ledger=self.ledger,
             effects=EffectStore(self.ledger, poll_interval=0.05),
-            subscribers=self.subscribers,
+            subscribers=lambda: self.subscribers,
             client=self.sending,
             announced=TemporalOrders(self.client).announced,
             worker="test",
