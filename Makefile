@@ -10,7 +10,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo dev test test-default test-optimized test-uncached lint types format check bench-ledger lock lock-upgrade clean
+.PHONY: help demo dev test test-default test-optimized test-uncached lint types format check bench-ledger bench-ingress lock lock-upgrade clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ check: lint types test  ## all that CI runs
 
 bench-ledger: $(INSTALLED)  ## what the ledger costs and how fast it is, in minutes; with ten million rows: ROWS=10000000
 	$(BIN)/python -W ignore:XDG_RUNTIME_DIR -m bench.ledger $(if $(ROWS),--rows $(ROWS))
+
+bench-ingress: $(INSTALLED)  ## what slow senders and endless bodies cost a good sender at the door, in seconds
+	$(BIN)/python -m bench.slow_senders
 
 # Needs uv alone: with a changed pyproject.toml the old lock file would not install.
 $(BIN)/uv:

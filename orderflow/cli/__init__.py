@@ -83,6 +83,7 @@ for verb in (
     servers.demo,
     servers.dev,
     servers.worker,
+    servers.ingress,
     submission.submit,
     orders.list_orders,
     orders.show,

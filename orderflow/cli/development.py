@@ -1,186 +1,163 @@
-"""What `dev` runs: Temporal's dev server and a worker as children, each stopped by its own pid at the end."""
+"""What `dev` runs: Temporal's dev server, then simulator, worker and door as children; stopped the other way round."""
 
 import asyncio
-import os
-import socket
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
+from asyncio import create_task
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any, Final
 
-from filelock import FileLock, Timeout
+import httpx2
 
+from orderflow.cli.children import Child, Program, running
+from orderflow.cli.development_state import Resident, alone, recorded, require_free
 from orderflow.cli.exits import ExitCode, NotReachable
-from orderflow.domain.errors import InvalidInput
 from orderflow.embedded import HOST, EmbeddedServer, find_temporal
 from orderflow.settings import Settings, child_environment
 from orderflow.stopping import stopped_by_signals
 
 Say = Callable[[str], None]
 
-DEFAULT_PORT: Final = 7233
-_LONGEST_LINE: Final = 1024 * 1024
+READY_WITHIN: Final = 60.0
+"""Seconds until all of it has to be ready."""
+
+_LAST_RESORT: Final = 10.0
+"""Seconds more than a child says it needs, after which it is killed."""
+
+_PAUSE: Final = 0.1
 
 
-async def run_development(settings: Settings, ports: tuple[int, int], speaker: Callable[[str], Say]) -> ExitCode:
-    """Run until SIGTERM, SIGINT or SIGHUP.
+@dataclass(frozen=True)
+class Ports:
+    """Where everything listens, on this machine alone."""
 
-    `ports` are Temporal's and its UI's; `speaker` gives each part a voice by its name.
+    temporal: int = 7233
+    ui: int = 8233
+    ingress: int = 8080
+    simulator: int = 8090
+
+
+async def run_development(settings: Settings, ports: Ports, speaker: Callable[[str], Say]) -> ExitCode:
+    """Run until SIGTERM, SIGINT or SIGHUP; `speaker` gives each part a voice by its name.
 
     Raises:
-        InvalidInput: if a port is taken, or another `dev`, or the server of one that was killed, has the same state.
-        ServerUnreachable: if the server does not come up.
-        NotReachable: if the worker ended by itself.
+        InvalidInput: if a port is taken, or another `dev`, or what is left of one that was killed, has the same state.
+        ServerUnreachable: if Temporal does not come up.
+        NotReachable: if the door does not become ready, or a child ended by itself.
     """
     say, stopping = speaker("dev"), asyncio.Event()
-    with stopped_by_signals(stopping), _alone(settings):
-        for port in ports:
-            _require_free(port)
-        server = EmbeddedServer(
-            binary=None if sys.platform == "win32" else find_temporal(settings.temporal_binary),
-            port=ports[0],
-            ui_port=ports[1],
-            database=settings.state_dir / "temporal.db",
-            log=settings.state_dir / "temporal.log",
-        )
-        say("starting Temporal")
-        async with server, _recorded(settings, server), _worker(settings, server, speaker("worker")) as worker:
-            for line in _welcome(settings, server.address, ports):
-                say(line)
-            await _first(stopping.wait(), worker.wait())
-            if not stopping.is_set():
-                raise NotReachable(f"the worker ended by itself with {worker.returncode}; its last lines say why")
+    with stopped_by_signals(stopping), alone(settings):
+        require_free(_by_flag(settings, ports))
+        async with AsyncExitStack() as started:
+            say("starting Temporal")
+            server = await started.enter_async_context(_temporal(settings, ports))
+            environment = child_environment(_for_a_person(settings), temporal_address=server.address)
+            children = [
+                await started.enter_async_context(running(program, environment, speaker(program.name)))
+                for program in _programs(settings, ports)
+            ]
+            started.enter_context(recorded(settings, _residents(server, ports, children)))
+            welcome = list(_welcome(settings, server.address, ports))
+            await _attend(children, stopping, _greet_when_ready(children, _door(ports), say, welcome))
             say("stopping")
     say("stopped")
     return ExitCode.DONE
 
 
-def _welcome(settings: Settings, address: str, ports: tuple[int, int]) -> Iterator[str]:
-    port, ui_port = ports
-    yield f"Temporal at {address}, its UI at http://{HOST}:{ui_port}; state in {settings.state_dir}"
-    if port != DEFAULT_PORT:
-        yield f"in other terminals: export TEMPORAL_ADDRESS={address}"
-    yield "try: orderflow submit examples/order.json --direct && orderflow list; Ctrl+C stops everything"
+def _by_flag(settings: Settings, ports: Ports) -> dict[str, int]:
+    flags = {"--port": ports.temporal, "--ui-port": ports.ui, "--ingress-port": ports.ingress}
+    return flags | ({"--simulator-port": ports.simulator} if settings.providers == "simulated" else {})
 
 
-@contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
-    """Hold the state for this `dev` alone: two servers over one database would damage it."""
-    try:
-        settings.state_dir.mkdir(parents=True, exist_ok=True)
-        with FileLock(settings.state_dir / "dev.lock", timeout=0):
-            _refuse_orphan(settings)
-            yield
-    except Timeout:
-        raise InvalidInput(f"another `orderflow dev` runs over {settings.state_dir}; stop it first") from None
-    except OSError as error:
-        message = f"ORDERFLOW_STATE_DIR: {settings.state_dir} cannot be written ({error.strerror})"
-        raise InvalidInput(f"{message}; name a folder of yours") from None
-
-
-def _refuse_orphan(settings: Settings) -> None:
-    """A `dev` that was killed (SIGKILL) leaves a server that still has the database open."""
-    try:
-        pid, port = map(int, _record(settings).read_text(encoding="ascii").split())
-    except (FileNotFoundError, ValueError):  # none, or cut short by a crash of the machine
-        return
-    if _lives(pid) and not _is_free(port):  # a pid alone may be another process's by now
-        raise InvalidInput(
-            f"a killed `orderflow dev` left its Temporal server (pid {pid}, port {port}) running over"
-            f" {settings.state_dir}; stop it first: kill {pid}"
-        )
-
-
-def _record(settings: Settings) -> Path:
-    return settings.state_dir / "temporal.pid"
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
-
-
-@asynccontextmanager
-async def _recorded(settings: Settings, server: EmbeddedServer) -> AsyncIterator[None]:
-    """Leave a note of the server's pid and port for as long as it runs; the SDK's own server dies with us."""
-    if server.pid is None:
-        yield
-        return
-    port = server.address.rpartition(":")[2]
-    _record(settings).write_text(f"{server.pid} {port}\n", encoding="ascii")
-    try:
-        yield
-    finally:
-        _record(settings).unlink(missing_ok=True)
-
-
-def _is_free(port: int) -> bool:
-    try:
-        _require_free(port)
-    except InvalidInput:
-        return False
-    return True
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            message = f"port {port} cannot be listened on ({error.strerror})"
-            raise InvalidInput(f"{message}; stop what is there, or choose others with --port and --ui-port") from None
-
-
-@asynccontextmanager
-async def _worker(settings: Settings, server: EmbeddedServer, say: Say) -> AsyncIterator[Process]:
-    if settings.log_format == "auto":  # the worker writes into a pipe, but a person reads it
-        settings = settings.model_copy(update={"log_format": "console"})
-    worker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "orderflow.worker"),
-        env=child_environment(settings, temporal_address=server.address),
-        stdin=DEVNULL,
-        stdout=PIPE,
-        stderr=STDOUT,
-        limit=_LONGEST_LINE,
-        start_new_session=True,  # Ctrl+C is for us: the worker drains when we tell it to
+def _temporal(settings: Settings, ports: Ports) -> EmbeddedServer:
+    return EmbeddedServer(
+        binary=None if sys.platform == "win32" else find_temporal(settings.temporal_binary),
+        port=ports.temporal,
+        ui_port=ports.ui,
+        database=settings.state_dir / "temporal.db",
+        log=settings.state_dir / "temporal.log",
     )
-    lines = asyncio.create_task(_pass_on(worker, say))
+
+
+def _programs(settings: Settings, ports: Ports) -> Iterator[Program]:
+    """In the order of their start. They stop the other way round: first no new events, then no work under way."""
+    if settings.providers == "simulated":  # over the log of the providers in the worker, so that both are one world
+        yield _listening("simulator", ports.simulator, "orderflow.cli", "simulator")
+    patience = settings.graceful_shutdown + _LAST_RESORT
+    yield Program("worker", ("orderflow.worker",), grace=patience, ready="worker ready")
+    yield _listening("ingress", ports.ingress, "orderflow.ingress")
+
+
+def _listening(name: str, port: int, *arguments: str) -> Program:
+    return Program(name, (*arguments, "--host", HOST, "--port", str(port)), grace=2 * _LAST_RESORT, port=port)
+
+
+def _for_a_person(settings: Settings) -> Settings:
+    """Children write into a pipe, but a person reads it."""
+    return settings.model_copy(update={"log_format": "console"}) if settings.log_format == "auto" else settings
+
+
+def _residents(server: EmbeddedServer, ports: Ports, children: Sequence[Child]) -> list[Resident]:
+    """Who would be left behind if we were killed; the SDK's own server dies with us."""
+    temporal = [Resident("temporal", server.pid, ports.temporal)] if server.pid is not None else []
+    return temporal + [Resident(child.name, child.process.pid, child.program.port) for child in children]
+
+
+def _welcome(settings: Settings, address: str, ports: Ports) -> Iterator[str]:
+    yield f"Temporal at {address}, its UI at http://{HOST}:{ports.ui}; state in {settings.state_dir}"
+    yield f"the door for events at {_door(ports)}" + (
+        f", simulated providers at http://{HOST}:{ports.simulator}" if settings.providers == "simulated" else ""
+    )
+    usual = Ports()
+    if ports.temporal != usual.temporal:
+        yield f"in other terminals: export TEMPORAL_ADDRESS={address}"
+    if ports.ingress != usual.ingress:
+        yield f"in other terminals: export ORDERFLOW_INGRESS_URL={_door(ports)}"
+    yield "ready; Ctrl+C stops everything"
+    yield "try: orderflow submit examples/order.json && orderflow list"
+
+
+def _door(ports: Ports) -> str:
+    return f"http://{HOST}:{ports.ingress}"
+
+
+async def _attend(children: Sequence[Child], stopping: asyncio.Event, greeting: Coroutine[Any, Any, None]) -> None:
+    """Return when told to stop. Raises `NotReachable` for a child that ended by itself, and what `greeting` raises."""
+    greeted, told = create_task(greeting), create_task(stopping.wait())
+    ends = {create_task(child.process.wait()): child for child in children}
     try:
-        yield worker
+        done, _ = await asyncio.wait({greeted, told, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        if done == {greeted}:
+            greeted.result()
+            done, _ = await asyncio.wait({told, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.is_set():
+            ended = next(child for end, child in ends.items() if end in done)
+            raise NotReachable(
+                f"the {ended.name} ended by itself with {ended.process.returncode}; its last lines say why"
+            )
     finally:
-        await _stop(worker, settings.graceful_shutdown)
-        await lines
-
-
-async def _pass_on(worker: Process, say: Say) -> None:
-    while worker.stdout is not None and (line := await worker.stdout.readline()):
-        say(line.decode("utf-8", "replace"))
-
-
-async def _stop(worker: Process, graceful_shutdown: int) -> None:
-    with suppress(ProcessLookupError):
-        worker.terminate()
-    try:
-        async with asyncio.timeout(graceful_shutdown + 10):
-            await worker.wait()
-    except TimeoutError:
-        worker.kill()
-        await worker.wait()
-
-
-async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
-    """Wait until one of them is through."""
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
+        for task in (greeted, told, *ends):
             task.cancel()
+        await asyncio.gather(greeted, told, *ends, return_exceptions=True)
+
+
+async def _greet_when_ready(children: Sequence[Child], door: str, say: Say, welcome: Sequence[str]) -> None:
+    try:
+        async with asyncio.timeout(READY_WITHIN), httpx2.AsyncClient(base_url=door, trust_env=False) as client:
+            for child in children:
+                await child.ready.wait()
+            while not await _is_ready(client):  # noqa: ASYNC110 - what is looked at is another process
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        late = next((child.name for child in children if not child.ready.is_set()), f"door at {door}")
+        raise NotReachable(f"the {late} was not ready within {READY_WITHIN:g} s; its last lines say why") from None
+    for line in welcome:
+        say(line)
+
+
+async def _is_ready(client: httpx2.AsyncClient) -> bool:
+    try:
+        return (await client.get("/readyz")).is_success
+    except httpx2.HTTPError:  # not there yet
+        return False

@@ -1,4 +1,4 @@
-"""`orderflow worker`, `dev` and `demo`: what runs until it is stopped, or until it has shown what it is to show."""
+"""`orderflow worker`, `ingress`, `dev` and `demo`: what runs until it is stopped, or has shown what it is to show."""
 
 import asyncio
 import json
@@ -20,6 +20,12 @@ Say = Callable[[str], None]
 
 Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Where Temporal listens.")]
 UiPort = Annotated[int, typer.Option("--ui-port", min=1, max=65535, help="Where Temporal's Web UI listens.")]
+IngressPort = Annotated[
+    int, typer.Option("--ingress-port", min=1, max=65535, help="Where the door for events listens.")
+]
+SimulatorPort = Annotated[
+    int, typer.Option("--simulator-port", min=1, max=65535, help="Where the simulated providers listen.")
+]
 
 
 def worker(as_json: AsJson = False) -> None:
@@ -33,13 +39,34 @@ def worker(as_json: AsJson = False) -> None:
     asyncio.run(run_worker(settings))
 
 
-def dev(port: Port = 7233, ui_port: UiPort = 8233, as_json: AsJson = False) -> ExitCode:
-    """Run Temporal with its UI, and a worker with simulated providers; the state survives."""
-    from orderflow.cli.development import run_development
+def ingress(
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")] = 8080,
+    as_json: AsJson = False,
+) -> None:
+    """Run the HTTP door for events until SIGTERM or Ctrl+C."""
+    from orderflow.ingress.serving import run_ingress
     from orderflow.settings import load_settings
+    from orderflow.telemetry import configure_logging
 
     settings = load_settings()
-    return asyncio.run(run_development(settings, (port, ui_port), lambda name: speaker(name, as_json)))
+    configure_logging("json" if as_json else settings.log_format)
+    asyncio.run(run_ingress(settings, host, port))
+
+
+def dev(
+    port: Port = 7233,
+    ui_port: UiPort = 8233,
+    ingress_port: IngressPort = 8080,
+    simulator_port: SimulatorPort = 8090,
+    as_json: AsJson = False,
+) -> ExitCode:
+    """Run Temporal with its UI, the door, a worker and simulated providers; the state survives."""
+    from orderflow.cli.development import Ports, run_development
+    from orderflow.settings import load_settings
+
+    ports = Ports(temporal=port, ui=ui_port, ingress=ingress_port, simulator=simulator_port)
+    return asyncio.run(run_development(load_settings(), ports, lambda name: speaker(name, as_json)))
 
 
 def demo(as_json: AsJson = False) -> ExitCode:
@@ -77,7 +104,7 @@ def speaker(name: str, as_json: bool, stream: TextIO | None = None) -> Say:
 
     def say(line: str) -> None:
         text = printable(line.rstrip())
-        said = json.dumps({"from": name, "line": text}) if as_json else f"{name:<8} | {text}"
+        said = json.dumps({"from": name, "line": text}) if as_json else f"{name:<9} | {text}"
         with suppress(OSError):
             print(said, file=stream, flush=True)
 
