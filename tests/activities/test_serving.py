@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psutil
 import pytest
@@ -38,6 +38,7 @@ class Door:
             message: Message = await receive()
             if message["type"] == "http.disconnect":
                 self.cut_off.append(message["type"])
+                self.left.set()
                 return
             body += message.get("body", b"")
             if len(body) > BODY_LIMIT or not message.get("more_body", False):
@@ -310,9 +311,10 @@ async def test_more_bytes_than_announced_are_no_part_of_the_body(size: int) -> N
 async def test_a_body_of_many_tiny_chunks_is_refused() -> None:
     """Each costs as much as a packet: 64 KiB, a byte at a time, would keep the loop busy for a second."""
     app = Door()
-    async with peer_of(Limits(chunks=100), app) as peer:
+    async with peer_of(replace(PATIENT, chunks=100), app) as peer:
         await peer.send(request("Transfer-Encoding: chunked", body=b"1\r\nx\r\n" * 101))
         assert "100 chunks" in await closed_with(peer, 400)
+        await asyncio.wait_for(app.left.wait(), PATIENCE)  # the application is told before the peer hangs up
     assert (app.asked, app.cut_off) == ([], ["http.disconnect"])
 
 
@@ -389,7 +391,7 @@ async def test_a_stopping_server_lets_requests_end_and_takes_no_more(busy: bool)
         if busy:
             assert (await peer.ask(b"abc")).body == b"3"
         assert await peer.rest() == b""
-    await asyncio.wait_for(running, PATIENCE)
+        await asyncio.wait_for(running, PATIENCE)  # nobody is waited for who does not hang up
     with pytest.raises(OSError, match=r"."):
         await Peer.to(url)
 
