@@ -399,12 +399,13 @@ async def test_a_stopping_server_lets_requests_end_and_takes_no_more(busy: bool)
 async def test_a_request_that_does_not_end_is_cut_off_without_an_answer() -> None:
     """Nobody knows how far it came, so neither 500 nor 503 would be true; the application has ended when we have."""
     app = Door()
-    async with door(Limits(in_flight=0.1), app) as url, AsyncExitStack() as opened:
-        peer = await opened.enter_async_context(connected(url))
+    async with door(Limits(in_flight=0.1), app) as url:
+        peer = await Peer.to(url)
         await peer.send(request(method="GET", target="/hang"))
         await asyncio.wait_for(app.hangs.wait(), PATIENCE)
-    assert await peer.rest() == b""
     assert app.cut_off == ["cancelled"]
+    assert await peer.rest() == b""
+    peer.close()
 
 
 def test_an_address_that_cannot_be_listened_on_is_one_clear_line() -> None:
