@@ -12,7 +12,6 @@ import typer
 
 from orderflow.cli.arguments import AsJson
 from orderflow.cli.intake_status import (
-    ALL_DOORS,
     UNSTARTED_AFTER,
     IntakeStatus,
     gate_as_json,
@@ -22,9 +21,9 @@ from orderflow.cli.intake_status import (
 )
 from orderflow.cli.output import print_json, print_line, when
 from orderflow.domain.errors import InvalidInput
+from orderflow.domain.intake import ALL_DOORS, Look
 
 if TYPE_CHECKING:
-    from orderflow.domain.intake import Look
     from orderflow.ledger.events import EventLedger, IntakeRecord
     from orderflow.settings import Settings
 
@@ -134,12 +133,11 @@ async def _with_ledger(settings: "Settings", work: "Callable[[EventLedger], Awai
         return await work(ledger)
 
 
-async def _temporal(settings: "Settings") -> "Look":
+async def _temporal(settings: "Settings") -> Look:
     """What Temporal tells of the backlog now; that it does not answer is an answer here."""
     from orderflow.cli.connection import quieten_client
     from orderflow.client import ServerUnreachable, connect
     from orderflow.client.backlog import look
-    from orderflow.domain.intake import Look
 
     quieten_client()
     try:

@@ -5,13 +5,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from orderflow.cli.output import age, print_fields, print_line, print_table, span, when
+from orderflow.domain.intake import ALL_DOORS
 
 if TYPE_CHECKING:
     from orderflow.domain.intake import Look
     from orderflow.ledger.events import IntakeRecord
-
-ALL_DOORS: Final = "all"
-"""The scope of the gate of all doors."""
 
 _GONE_AFTER: Final = timedelta(minutes=2)
 """A door says every 20 s how it stands: one that was silent for six of these runs no more."""

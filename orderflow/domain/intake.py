@@ -8,6 +8,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+ALL_DOORS: Final = "all"
+"""The scope of the gate that operators close and open; that of a door is its name."""
+
 LOOK_EVERY: Final = timedelta(seconds=2)
 """From one look to the next: two short calls; a door that found out ten seconds late would not matter more."""
 

@@ -1,13 +1,13 @@
 """The gate of one door: it looks at Temporal again and again, and closes by itself while orders could not go on.
 
-What an operator paused stands in the ledger, and `receive` reads it in its own transaction; this gate neither knows nor
-changes it. Nothing here touches an order that runs.
+What an operator paused stands in the ledger, and `receive` reads it in its own transaction: this gate does not judge by
+it, it only logs who said what. Nothing here touches an order that runs.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -17,8 +17,8 @@ from temporalio.client import Client
 
 from orderflow.client import backlog
 from orderflow.domain.errors import LedgerUnavailable
-from orderflow.domain.intake import LOOK_EVERY, Closure, Intake, Look, after
-from orderflow.ledger.events import EventLedger
+from orderflow.domain.intake import ALL_DOORS, LOOK_EVERY, Closure, Intake, Look, after
+from orderflow.ledger.events import EventLedger, IntakeRecord
 from orderflow.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -42,9 +42,6 @@ class Closed:
     reason: str
     retry_after: float
 
-
-PAUSED: Final = Closed("an operator has paused the intake of orders", 60)
-"""What a sender hears while the gate of all doors is closed: a pause is lifted by a person, in minutes."""
 
 _FOR_SENDERS: Final = MappingProxyType(
     {
@@ -80,6 +77,7 @@ class Gate:
         self._clock = clock
         self._intake = Intake()
         self._reason = self._ledger_fault = ""
+        self._operators: IntakeRecord | None = None
         self._told: Closure | None = None
         self._tell_at = self._forget_at = -float("inf")
 
@@ -106,14 +104,15 @@ class Gate:
 
     def _why(self, closed: Closure | None, seen: Look) -> str:
         """Why this door closed, for operators; empty when it opened."""
-        if closed is Closure.BACKLOG:
-            return f"a task in {self._queue} waited for a worker longer than {self._limit}; opens below half of that"
+        if closed is Closure.BACKLOG and self._limit is not None:
+            span = f"{self._limit.total_seconds():g}"
+            return f"a task in {self._queue} waited for a worker longer than {span} s; opens below half of that"
         return seen.fault or ""
 
     async def tell(self) -> None:
         """Say in the ledger how this door stands, if that has changed or was said long ago; forget old nonces.
 
-        A ledger that cannot be used now is told by a later turn.
+        Log what operators said meanwhile: who, and why. A ledger that cannot be used now is told by a later turn.
         """
         now, closed = self._clock(), self._intake.closed
         try:
@@ -124,11 +123,22 @@ class Gate:
             if now >= self._forget_at:
                 await self._ledger.forget_nonces(NONCES_KEPT)
                 self._forget_at = now + FORGET_EVERY.total_seconds()
+            self._log_operators(await self._ledger.intake())
             self._ledger_fault = ""
         except LedgerUnavailable as error:
             if error.message != self._ledger_fault:  # said once, not every two seconds
                 log.warning("the ledger does not hear of this door: %s", error.message)
             self._ledger_fault = error.message
+
+    def _log_operators(self, gates: Sequence[IntakeRecord]) -> None:
+        before, self._operators = self._operators, next((gate for gate in gates if gate.scope == ALL_DOORS), None)
+        now = self._operators
+        if now is None or (before is not None and before.changed_at == now.changed_at):
+            return
+        if now.paused:
+            log.warning("%s paused intake at %s: %s", now.changed_by, now.changed_at, now.reason)
+        else:
+            log.info("%s opened intake at %s", now.changed_by, now.changed_at)
 
 
 async def _repeatedly(turn: Callable[[], Awaitable[None]]) -> None:

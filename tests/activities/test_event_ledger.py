@@ -69,7 +69,7 @@ async def test_a_nonce_lasts_as_long_as_its_delivery_is_fresh(database: LedgerDa
     first: Ledger = await database.open()  # type: ignore[assignment]
     assert await arrivals(first, *fresh) == [NEW] * 3
     for at in (60, 0, -290):
-        await first.event_started("/shop", str(at))
+        await first.event_started("/shop", str(at), "fp1:a")
     await first.aclose()
     doors: list[Any] = [await database.open() for _ in range(2)]
     for door in doors:
@@ -181,7 +181,7 @@ async def test_no_two_identities_are_one(database: LedgerDatabase, ledger: Ledge
     sent = [delivery(event_id, source, timestamp=NOW + n) for n, (source, event_id) in enumerate(STRANGE)]
     assert await arrivals(ledger, *sent) == [NEW] * len(STRANGE)
     for source, event_id in STRANGE[::2]:
-        await ledger.event_started(source, event_id)
+        await ledger.event_started(source, event_id, "fp1:a")
     for number, (source, event_id) in enumerate(STRANGE):
         known = await ledger.event_of(workflow_id(source, event_id))
         assert known is not None

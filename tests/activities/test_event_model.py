@@ -32,7 +32,8 @@ DELIVERIES = st.builds(
 STEPS = st.one_of(
     st.tuples(st.just("receive"), DELIVERIES),
     st.tuples(st.just("receive"), DELIVERIES),
-    st.tuples(st.sampled_from(["start", "start", "end"]), st.sampled_from(IDENTITIES)),
+    st.tuples(st.just("start"), st.tuples(st.sampled_from(IDENTITIES), st.sampled_from(["fp1:a", "fp1:a", "fp1:b"]))),
+    st.tuples(st.just("end"), st.sampled_from(IDENTITIES)),
     st.tuples(st.just("pause"), st.booleans()),
     st.tuples(st.sampled_from(["forget_nonces", "forget_orders", "forget_unstarted"]), st.none()),
 )
@@ -65,9 +66,10 @@ class Model:
             return Arrival.NEW
         return Arrival.RESUMED if waits else Arrival.DUPLICATE
 
-    def start(self, identity: tuple[str, str]) -> None:
+    def start(self, really: tuple[tuple[str, str], str]) -> None:
+        identity, fingerprint = really
         if identity in self.events:
-            self.events[identity] = (self.events[identity][0], True)
+            self.events[identity] = (fingerprint, True)
 
     def end(self, identity: tuple[str, str]) -> None:
         self.ended.add(identity)
@@ -97,7 +99,8 @@ async def taken(ledger: Ledger, verb: str, given_to_it: Any) -> Any:
         case "receive":
             return await ledger.receive(given_to_it)
         case "start":
-            return await ledger.event_started(*given_to_it)
+            (source, event_id), fingerprint = given_to_it
+            return await ledger.event_started(source, event_id, fingerprint)
         case "end":
             return await ledger.end_order(workflow_id(*given_to_it), "completed")
         case "pause":

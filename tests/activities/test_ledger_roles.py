@@ -78,7 +78,7 @@ GRANTS: dict[str, dict[str, set[str]]] = {
 
 A_COLUMN: Final = {
     "effects": "amount_minor", "attempts": "holder", "endings": "workflow_id", "review_items": "step",
-    "operations": "token", "events": "fingerprint", "nonces": "event_id", "intake": "scope",
+    "operations": "token", "events": "caller", "nonces": "event_id", "intake": "scope",
     "ledger_schema": "version_num",
 }  # fmt: skip
 """One column of each table that nobody but the owner may change."""

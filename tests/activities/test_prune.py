@@ -1,6 +1,7 @@
 """`orderflow db prune`: what the ledger forgets, what it never does, and what that costs."""
 
 import asyncio
+import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
@@ -17,6 +18,7 @@ from orderflow.ledger.review import Ledger
 from tests.activities.test_review_ledger import ORDER, signed, standing
 from tests.support.bank import Bank
 from tests.support.command_line import orderflow, unconfigure
+from tests.support.events import delivery
 from tests.support.ledger import (
     CHARGE,
     LONG,
@@ -73,14 +75,19 @@ async def test_an_order_that_ended_long_ago_is_forgotten_whole(database: LedgerD
     await an_old_order(database, ledger, "order-2", days=399.9)
     untouched = rows(database)
     await reversed_(ledger)
+    event = dataclasses.replace(delivery(), workflow_id=ORDER)
+    await ledger.receive(event)
     await ledger.put_in_review(ORDER, "order", [standing()])
     await ledger.put_in_review(ORDER, "order", [])
     await ledger.book_operation(signed(), "a.b.c")
     await ledger.end_order(ORDER, "failed_compensated")
     age(database, ORDER, 400.1)
     (page,) = [page async for page in prune(ledger, PERIOD, dry_run=False) if page]
-    assert [(gone.workflow_id, gone.effects, gone.attempts, gone.review_items) for gone in page] == [(ORDER, 2, 2, 1)]
+    ((gone, ended_at),) = [(dataclasses.asdict(order), order.ended_at) for order in page]
+    counts = {"effects": 2, "attempts": 2, "review_items": 1, "events": 1, "still_open": 0}
+    assert gone == {"workflow_id": ORDER, "ended_at": ended_at, **counts}
     left = rows(database)
+    assert left.pop("nonces") != untouched.pop("nonces")
     assert [row[0] for row in left.pop("operations")] == ["j" * 16]
     assert left == {table: untouched[table] for table in left}
 

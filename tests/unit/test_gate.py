@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orderflow.domain.errors import LedgerUnavailable
-from orderflow.domain.intake import OPENING_LOOKS, SILENT_LOOKS, Look
+from orderflow.domain.intake import ALL_DOORS, OPENING_LOOKS, SILENT_LOOKS, Look
 from orderflow.ingress.gate import FORGET_EVERY, NONCES_KEPT, TELL_EVERY, Gate
 from orderflow.ledger.events import IntakeRecord
 from orderflow.settings import Settings
+from orderflow.webhooks import MAX_AGE, MAX_SKEW
 
 NAME = "shop-1-4711"
 AWAY = Look(fault="Temporal cannot be used at 10.0.0.7:7233 (refused)")
@@ -26,6 +27,7 @@ class Memory:
 
     away: bool = False
     said: list[IntakeRecord] = field(default_factory=list)
+    operators: list[IntakeRecord] = field(default_factory=list)
     forgotten: list[timedelta] = field(default_factory=list)
 
     async def set_intake(self, scope: str, *, paused: bool, reason: str, changed_by: str) -> IntakeRecord:
@@ -35,6 +37,12 @@ class Memory:
         now = datetime(2026, 1, 1, tzinfo=UTC)
         self.said.append(IntakeRecord(scope, paused, reason, changed_by, now, now))
         return self.said[-1]
+
+    async def intake(self) -> list[IntakeRecord]:
+        """What operators said."""
+        if self.away:
+            raise LedgerUnavailable("away")
+        return self.operators
 
     async def forget_nonces(self, period: timedelta) -> int:
         """Note that it was asked for."""
@@ -162,13 +170,30 @@ async def test_a_ledger_that_was_away_hears_of_the_change_later(door: Door, capl
     assert door.said == [False, True]
 
 
+async def test_what_operators_say_is_logged_once_and_no_verdict_of_the_door(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ledger keeps only who said something last; `receive` is what heeds it."""
+    caplog.set_level("INFO")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    door.ledger.operators = [IntakeRecord(ALL_DOORS, True, "stocktaking", "carol", now, now)]
+    await door.sees([FINE, FINE])
+    assert door.gate.verdict() is None
+    later = now + timedelta(hours=1)
+    door.ledger.operators = [IntakeRecord(ALL_DOORS, False, "", "oscar", later, later)]
+    await door.sees([FINE, FINE])
+    said = [line for line in caplog.messages if "intake" in line]
+    assert [line.split(" at ")[0] for line in said] == ["carol paused intake", "oscar opened intake"]
+    assert said[0].endswith("stocktaking")
+
+
 async def test_old_nonces_are_forgotten_now_and_then(door: Door) -> None:
     """W: those that could no longer be accepted anyway."""
     await door.sees([FINE, FINE])
     door.now += FORGET_EVERY.total_seconds()
     await door.sees([FINE])
     assert door.ledger.forgotten == [NONCES_KEPT] * 2
-    assert timedelta(seconds=300 + 60) < NONCES_KEPT
+    assert MAX_AGE + MAX_SKEW < NONCES_KEPT
 
 
 async def test_the_watch_goes_on_after_an_error_that_nobody_expected(

@@ -91,6 +91,14 @@ def test_a_ledger_on_postgres_is_named_by_url_and_its_password_apart(scheme: str
         ({"ORDERFLOW_PROVIDERS": "http"}, "ORDERFLOW_PROVIDERS_URL", "is missing"),
         ({"ORDERFLOW_PROVIDERS_URL": "localhost:8090"}, "ORDERFLOW_PROVIDERS_URL", "http or https address"),
         ({"ORDERFLOW_PROVIDERS_URL": "file:///etc"}, "ORDERFLOW_PROVIDERS_URL", "http or https address"),
+        ({"ORDERFLOW_INGRESS_URL": "localhost:8080"}, "ORDERFLOW_INGRESS_URL", "must be an https address"),
+        ({"ORDERFLOW_INGRESS_URL": "ftp://localhost"}, "ORDERFLOW_INGRESS_URL", "must be an https address"),
+        ({"ORDERFLOW_INGRESS_URL": "https://a@b.example"}, "ORDERFLOW_INGRESS_URL", "without user"),
+        ({"ORDERFLOW_INGRESS_URL": "https://b.example/?a"}, "ORDERFLOW_INGRESS_URL", "without user, ? and #"),
+        ({"ORDERFLOW_INGRESS_URL": "http://b.example"}, "ORDERFLOW_INGRESS_URL", "must be https"),
+        ({"ORDERFLOW_INGRESS_URL": "http://10.0.0.1:8080"}, "ORDERFLOW_INGRESS_URL", "must be https"),
+        ({"ORDERFLOW_INGRESS_URL": "http://[::1"}, "ORDERFLOW_INGRESS_URL", "URL"),
+        ({"ORDERFLOW_INGRESS_URL": "http://localhost:door"}, "ORDERFLOW_INGRESS_URL", "Port"),
         ({"ORDERFLOW_PROVIDERS_TIMEOUT": "0"}, "ORDERFLOW_PROVIDERS_TIMEOUT", "must be more than 0"),
         ({"ORDERFLOW_PROVIDERS_TIMEOUT": "nan"}, "ORDERFLOW_PROVIDERS_TIMEOUT", "finite number"),
         ({"ORDERFLOW_MAX_CONCURRENT_ACTIVITIES": "many"}, "ORDERFLOW_MAX_CONCURRENT_ACTIVITIES", "integer"),
@@ -147,6 +155,28 @@ def test_a_process_of_our_own_gets_the_password_as_it_is(env: pytest.MonkeyPatch
     """And not the asterisks that stand for it elsewhere."""
     set_all(env, {"ORDERFLOW_LEDGER_URL": "postgres://a@db/orders", "ORDERFLOW_LEDGER_PASSWORD": "hunter2"})
     assert child_environment(load_settings(), temporal_address="x:1")["ORDERFLOW_LEDGER_PASSWORD"] == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("http://localhost:8080/", "http://localhost:8080"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("http://127.0.0.1", "http://127.0.0.1"),
+        ("https://orders.example.com/door/", "https://orders.example.com/door"),
+    ],
+)
+def test_the_door_is_reached_in_private(url: str, base: str, env: pytest.MonkeyPatch) -> None:
+    """O01: orders are personal data; in clear only where no network is."""
+    env.setenv("ORDERFLOW_INGRESS_URL", url)
+    assert load_settings().ingress_url == base
+
+
+def test_a_process_of_our_own_signs_with_the_same_secret(env: pytest.MonkeyPatch) -> None:
+    """W10: and nothing shows it."""
+    env.setenv("ORDERFLOW_CALLER_SECRET", "whsec_abc")
+    assert "whsec_abc" not in repr(load_settings())
+    assert child_environment(load_settings(), temporal_address="localhost:1")["ORDERFLOW_CALLER_SECRET"] == "whsec_abc"
 
 
 def test_an_empty_variable_is_one_that_is_not_set(env: pytest.MonkeyPatch) -> None:

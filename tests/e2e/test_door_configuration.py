@@ -1,0 +1,165 @@
+"""How a door is configured: no secret, no door; what changes in the callers file counts without a restart."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.conftest import PATIENT
+from tests.support.door import INGRESS, Door, open_door
+from tests.support.observing import eventually
+from tests.support.processes import bare_environment, run
+from tests.support.senders import Sender, new_secret, write_json
+from tests.support.servers import DevServer
+from tests.support.street import AGES_AGO, TYPE, Street
+
+NOWHERE: Final = "orders.example.com:7233"
+
+
+def _caller(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "shop", "secrets": [{"file": "secret"}], "sources": ["/shop"], "types": [TYPE], "limits": {"EUR": 1000},
+        **changes,
+    }  # fmt: skip
+
+
+UNUSABLE: Final[dict[str, tuple[str | None, dict[str, Any]]]] = {
+    "empty": ("", {}),
+    "white space": (" \n\t", {}),
+    "not there": (None, {}),
+    "no secret": ("hunter2", {}),
+    "too short": ("whsec_AAAA", {}),
+    "an unset variable": (new_secret(), {"secrets": [{"env": "NOBODY_SET_THIS"}]}),
+    "an empty variable": (new_secret(), {"secrets": [{"env": "EMPTY_SECRET"}]}),
+    "none at all": (new_secret(), {"secrets": []}),
+    "ended": (new_secret(), {"secrets": [{"file": "secret", "until": AGES_AGO}]}),
+    "in the file itself": (new_secret(), {"secrets": [new_secret()]}),
+    "beside an unknown member": (new_secret(), {"sorces": []}),
+    "without sources": (new_secret(), {"sources": []}),
+}
+
+
+@pytest.mark.parametrize(("secret", "changes"), UNUSABLE.values(), ids=UNUSABLE.keys())
+async def test_a_door_without_a_usable_secret_does_not_open(
+    tmp_path: Path, dev_server: DevServer, secret: str | None, changes: dict[str, Any]
+) -> None:
+    """W10: it ends with 2 and one sentence that says where, and never repeats a secret."""
+    if secret is not None:
+        (tmp_path / "secret").write_text(secret)
+    write_json(tmp_path / "callers.json", {"callers": [_caller(**changes)]})
+    environment = bare_environment(
+        TEMPORAL_ADDRESS=dev_server.address,
+        ORDERFLOW_STATE_DIR=str(tmp_path),
+        ORDERFLOW_CALLERS_FILE=str(tmp_path / "callers.json"),
+        EMPTY_SECRET=" ",
+    )
+    ran = await run(*INGRESS, "--port", "0", folder=tmp_path, environment=environment)
+    assert ran.code == 2, ran
+    told = ran.out + ran.err
+    assert "callers" in told
+    assert "Traceback" not in told
+    assert not secret or not secret.strip() or secret.strip() not in told
+
+
+async def test_a_door_to_orders_elsewhere_makes_no_caller_up(tmp_path: Path) -> None:
+    """W10, DESIGN 10: with nothing configured only a Temporal on this machine gets a development caller."""
+    environment = bare_environment(TEMPORAL_ADDRESS=NOWHERE, ORDERFLOW_STATE_DIR=str(tmp_path), ORDERFLOW_WAIT_FOR_SERVER="0")
+    ran = await run(*INGRESS, "--port", "0", folder=tmp_path, environment=environment)
+    assert ran.code in (2, 3), ran
+    assert not (tmp_path / "callers").exists()
+
+
+@pytest.fixture
+def own_street(tmp_path: Path) -> Street:
+    """A street of this test's own."""
+    street = Street(tmp_path)
+    street.admit()
+    return street
+
+
+@pytest.fixture
+async def own_door(own_street: Street, dev_server: DevServer) -> AsyncIterator[Door]:
+    """A door on it."""
+    settings = {**own_street.environment, **PATIENT, "TEMPORAL_ADDRESS": dev_server.address}
+    async with open_door(own_street.folder, settings) as door:
+        yield door
+
+
+async def test_a_secret_is_rotated_without_a_restart_and_without_a_refusal(own_door: Door, own_street: Street) -> None:
+    """W03: added, used, the old one removed; while somebody sends all the time."""
+    old, new = own_street.shop, Sender("shop", "/shop", token=own_street.shop.token)
+    rotated = own_street.folder / "secrets" / "shop.new"
+
+    async def is_taken(sender: Sender) -> bool:
+        return (await own_door.post(sender.placed(), sender)).status == 202
+
+    async def is_refused(sender: Sender) -> bool:
+        return (await own_door.post(sender.placed(), sender)).told == (401, "signature-invalid")
+
+    assert await is_refused(new)
+    rotated.with_name("shop.old").write_text(str(new.secret))
+    await eventually(lambda: is_taken(new))
+    assert await is_taken(old)
+    rotated.write_text(new_secret())
+    await eventually(lambda: is_refused(old))
+    assert await is_taken(new)
+
+
+async def test_a_callers_file_that_is_broken_changes_nothing(own_door: Door, own_street: Street) -> None:
+    """Issue 4: what was good stays in force, and readiness says what is wrong until it is put right."""
+    own_street.callers_file.write_text('{"callers": [')
+
+    async def readiness() -> bool:
+        answer = await own_door.ask("/readyz")
+        return answer.status == 503 or "ok" not in str(answer.json["checks"]["callers"])
+
+    await eventually(readiness)
+    assert (await own_door.post(own_street.shop.placed(), own_street.shop)).status == 202
+    own_street.admit()
+
+    async def ready() -> bool:
+        return (await own_door.ask("/readyz")).status == 200
+
+    assert await eventually(ready)
+
+
+async def test_who_is_taken_out_of_the_file_is_nobody_any_more(own_door: Door, own_street: Street) -> None:
+    """Issue 4: for deliveries and questions alike, within seconds."""
+    order = (await own_door.post(own_street.market.placed(data__total_minor=3399), own_street.market)).order
+    assert (await own_door.order(order, own_street.market)).status == 200
+    admitted = [caller for caller in own_street.callers() if caller["name"] != "market"]
+    write_json(own_street.callers_file, {"callers": admitted})
+
+    async def is_nobody() -> bool:
+        return (await own_door.order(order, own_street.market)).status == 401
+
+    await eventually(is_nobody)
+    assert (await own_door.post(own_street.market.placed(), own_street.market)).status == 401
+    assert (await own_door.post(own_street.shop.placed(), own_street.shop)).status == 202
+
+
+async def test_a_caller_who_sends_too_often_is_slowed_down_alone(own_street: Street, dev_server: DevServer) -> None:
+    """Issue 4: 429 with Retry-After for it, nothing for the others."""
+    busy = Sender("busy", "/busy")
+    entry = {
+        "name": "busy", "secrets": [own_street.kept("busy", str(busy.secret))], "sources": ["/busy"], "types": [TYPE],
+        "limits": {"EUR": 10_000}, "rate": {"per_second": 1, "burst": 3},
+    }  # fmt: skip
+    own_street.admit(entry)
+    settings = {**own_street.environment, **PATIENT, "TEMPORAL_ADDRESS": dev_server.address}
+    async with open_door(own_street.folder, settings) as door:
+        answers = await asyncio.gather(*(door.post(busy.placed(), busy) for _ in range(10)))
+        limited = [answer for answer in answers if answer.status == 429]
+        assert len(limited) >= 5
+        assert {answer.told for answer in limited} == {(429, "rate-limited")}
+        assert all(1 <= int(answer.headers["retry-after"]) <= 2 for answer in limited)
+        assert (await door.post(own_street.shop.placed(), own_street.shop)).told == (202, "new")
+
+
+def test_nothing_of_the_street_is_readable_for_others(own_street: Street) -> None:
+    """The tests keep secrets as the documentation says."""
+    modes = [os.stat(path).st_mode & 0o077 for path in (own_street.folder / "secrets").iterdir()]
+    assert set(modes) == {0}

@@ -1,0 +1,110 @@
+"""The whole way: signed bytes in, an approved order out, and the sender can read what became of it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from temporalio.client import Client
+
+from orderflow.domain.approvals import Decision
+from orderflow.domain.orders import Stage
+from tests.support.door import Door, open_door
+from tests.support.observing import at_stage, eventually
+from tests.support.servers import DevServer
+from tests.support.shop import Order, Shop, open_for_business
+from tests.support.street import Street
+
+DUPLICATE: Final = (200, "duplicate")
+
+
+@pytest.fixture
+async def shop(client: Client, tmp_path: Path) -> AsyncIterator[Shop]:
+    """A shop whose worker runs; the books of all its orders are checked when the test is over."""
+    async with open_for_business(client, tmp_path) as shop:
+        yield shop
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Street:
+    """A street before that shop."""
+    street = Street(tmp_path)
+    street.admit()
+    return street
+
+
+@pytest.fixture
+async def door(shop: Shop, street: Street, dev_server: DevServer) -> AsyncIterator[Door]:
+    """A door to that shop, over the same ledger."""
+    settings = {
+        **street.environment,
+        "TEMPORAL_ADDRESS": dev_server.address,
+        "ORDERFLOW_TASK_QUEUE": shop.task_queue,
+    }
+    async with open_door(street.folder, settings) as door:
+        yield door
+
+
+async def _ordered(door: Door, street: Street, shop: Shop, event: dict[str, Any]) -> Order:
+    """The order of an event that came through the door, in the shop's own terms."""
+    from orderflow.domain.events import validate_event
+
+    answer = await door.post(event, street.shop)
+    assert answer.told == (202, "new")
+    order = Order(shop, shop.client.get_workflow_handle(answer.order), validate_event(event), shop.definition)
+    shop.orders.append(order)
+    return order
+
+
+async def _standing(door: Door, street: Street, order: Order) -> tuple[str, str | None, bool]:
+    told = (await door.order(order.id, street.shop)).json
+    return told["stage"], told["reason"], told["final"]
+
+
+async def test_bytes_become_a_completed_order_that_its_sender_can_follow(
+    door: Door, street: Street, shop: Shop
+) -> None:
+    """Issue 4, W07: in, waits, approved, completed; the event that comes again meanwhile starts nothing."""
+    event = street.shop.placed()
+    order = await _ordered(door, street, shop, event)
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    assert await _standing(door, street, order) == ("awaiting_approval", None, False)
+    assert (await door.post(event, street.shop)).told == DUPLICATE
+    await order.approve()
+    await order.until(Stage.COMPLETED)
+    await order.result()
+    assert await eventually(lambda: _is(door, street, order, ("completed", None, True)))
+    assert (await door.post(event, street.shop)).told == DUPLICATE
+    charges = [line for line in order.lines() if line.get("operation") == "charge"]
+    assert [charge["amount_minor"] for charge in charges] == [3399]
+
+
+async def test_a_rejected_order_says_why(door: Door, street: Street, shop: Shop) -> None:
+    """Issue 4: the reason is the order's own code; nothing stays reserved."""
+    order = await _ordered(door, street, shop, street.shop.placed())
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    await order.send(await order.token(decision=Decision.REJECT))
+    await order.until(Stage.FAILED_COMPENSATED)
+    expected = ("failed_compensated", "approval_rejected", True)
+    assert await eventually(lambda: _is(door, street, order, expected))
+    assert {line["operation"] for line in order.lines()} == {"check", "reserve", "release"}
+
+
+async def _is(door: Door, street: Street, order: Order, expected: tuple[str, str | None, bool]) -> bool:
+    return await _standing(door, street, order) == expected
+
+
+@pytest.mark.parametrize(("currency", "amount"), [("JPY", 500), ("KWD", 1234), ("USD", 1099)])
+async def test_the_amount_that_was_sent_is_the_amount_that_is_charged(
+    door: Door, street: Street, shop: Shop, currency: str, amount: int
+) -> None:
+    """M01: in minor units, whatever number of decimals the currency has; the provider's own log says so."""
+    items = [{"sku": "tea", "quantity": 1, "unit_price_minor": amount}]
+    event = street.shop.placed(data__currency=currency, data__items=items, data__total_minor=amount)
+    order = await _ordered(door, street, shop, event)
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    await order.approve()
+    await order.until(Stage.COMPLETED)
+    await order.result()
+    charges = [line for line in order.lines() if line.get("operation") == "charge"]
+    assert [(charge["amount_minor"], charge["currency"]) for charge in charges] == [(amount, currency)]
