@@ -241,6 +241,15 @@ def test_a_file_that_cannot_be_read_is_exit_code_2(file: str) -> None:
     assert ran.out == ""
 
 
+def test_settings_that_cannot_be_used_are_told_before_anything_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """O01: no summary of a run that never was."""
+    write(1)
+    monkeypatch.delenv("ORDERFLOW_CALLER_SECRET")
+    ran = orderflow("submit", "--jsonl", "events.jsonl", "--url", "http://127.0.0.1:9")
+    assert (ran.code, ran.out) == (2, "")
+    assert "ORDERFLOW_CALLER_SECRET" in ran.err
+
+
 async def test_reading_takes_no_more_memory_for_many_lines() -> None:
     """Issue: a file is streamed, 200 MB of it here."""
     write_large()
