@@ -104,7 +104,7 @@ def read_event(file: str) -> OrderEvent:
 
 def _send(file: str, url: str | None, attempts: int | None, as_json: bool) -> ExitCode:
     from orderflow.cli.sending_page import print_answer, tell_retry
-    from orderflow.sending import MAX_EVENT_BYTES
+    from orderflow.domain.deliveries import MAX_EVENT_BYTES
 
     body = read_document(file, max_bytes=MAX_EVENT_BYTES)
     make_sender = _sender_maker(url, attempts, 1)

@@ -65,7 +65,9 @@ async def _started(folder: Path, server: DevServer, secret: str | None, changes:
 
 async def test_a_door_to_orders_elsewhere_makes_no_caller_up(tmp_path: Path) -> None:
     """W10, DESIGN 10: with nothing configured only a Temporal on this machine gets a development caller."""
-    environment = bare_environment(TEMPORAL_ADDRESS=NOWHERE, ORDERFLOW_STATE_DIR=str(tmp_path), ORDERFLOW_WAIT_FOR_SERVER="0")
+    environment = bare_environment(
+        TEMPORAL_ADDRESS=NOWHERE, ORDERFLOW_STATE_DIR=str(tmp_path), ORDERFLOW_WAIT_FOR_SERVER="0"
+    )
     ran = await run(*INGRESS, "--port", "0", folder=tmp_path, environment=environment)
     assert ran.code in (2, 3), ran
     assert not (tmp_path / "callers").exists()

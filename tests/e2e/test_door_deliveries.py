@@ -6,7 +6,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -70,7 +70,10 @@ async def test_an_event_with_another_content_is_a_conflict(door: Door, street: S
     """I01: whatever differs, the first content stands, and the log says that somebody should look."""
     event = street.shop.placed()
     first = await door.post(event, street.shop)
-    items = [{"sku": "mug-blue", "quantity": 2, "unit_price_minor": 1250}, {"sku": "tea", "quantity": 1, "unit_price_minor": 900}]
+    items = [
+        {"sku": "mug-blue", "quantity": 2, "unit_price_minor": 1250},
+        {"sku": "tea", "quantity": 1, "unit_price_minor": 900},
+    ]
     others = [
         {**event, "data": {**event["data"], "items": items, "total_minor": 3400}},
         {**event, "data": {**event["data"], "note": "another"}},
@@ -84,7 +87,9 @@ async def test_an_event_with_another_content_is_a_conflict(door: Door, street: S
     assert any('"conflict"' in line and "warning" in line for line in door.child.said.splitlines())
 
 
-async def test_a_redelivery_is_a_duplicate_at_any_door(doors: tuple[Door, Door], street: Street, client: Client) -> None:
+async def test_a_redelivery_is_a_duplicate_at_any_door(
+    doors: tuple[Door, Door], street: Street, client: Client
+) -> None:
     """W07: with a nonce, a stamp and a signature of its own; the answer names the same order."""
     event = street.shop.placed()
     first = await doors[0].post(event, street.shop)

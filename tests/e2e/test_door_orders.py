@@ -84,7 +84,9 @@ async def test_a_token_is_one_header_of_one_scheme(door: Door, street: Street) -
     in_query = await door.send(method="GET", target=f"{target}?access_token={street.shop.token}")
     assert in_query.told == TOKEN_INVALID
     for scheme in ("bearer", "BEARER", "Bearer"):
-        taken = await door.send(method="GET", target=target, headers=[("authorization", f"{scheme} {street.shop.token}")])
+        taken = await door.send(
+            method="GET", target=target, headers=[("authorization", f"{scheme} {street.shop.token}")]
+        )
         assert taken.status == 200
 
 
@@ -141,5 +143,7 @@ async def test_what_needs_no_proof_tells_no_secrets(door: Door, street: Street, 
     answer = await door.ask(target)
     assert answer.status == 200
     told = answer.body.decode()
-    assert not [word for word in ("127.0.0.1", "/tmp", "postgres", street.shop.token, "market", "kiosk") if word in told]
+    assert not [
+        word for word in ("127.0.0.1", "/tmp", "postgres", street.shop.token, "market", "kiosk") if word in told
+    ]
     assert "server" not in answer.headers

@@ -17,9 +17,9 @@ import pytest
 
 from orderflow.cli.event_lines import EventLines
 from orderflow.cli.many_events import HOPELESS
+from orderflow.domain.deliveries import MAX_EVENT_BYTES
 from orderflow.domain.events import workflow_id
 from orderflow.embedded import free_port
-from orderflow.sending import MAX_EVENT_BYTES
 from tests.order_events import EXAMPLE, event
 from tests.support.command_line import PATIENCE, PROGRAM, Ran, orderflow, unconfigure
 from tests.support.observing import eventually

@@ -28,7 +28,11 @@ class Document:
         response = operation["responses"].get(str(answer.status))
         if response is None:
             return [f"{method} {path} does not announce {answer.status}"]
-        missing = [name for name, each in response.get("headers", {}).items() if each.get("required") and name not in answer.headers]
+        missing = [
+            name
+            for name, each in response.get("headers", {}).items()
+            if each.get("required") and name not in answer.headers
+        ]
         if missing:
             return [f"{answer.status} without {missing}"]
         media_type = answer.headers.get_content_type()
