@@ -49,11 +49,15 @@ async def test_a_door_without_a_usable_secret_does_not_open(tmp_path: Path, dev_
         assert not (secret or "").strip() or str(secret) not in told, kind
 
 
-async def _started(folder: Path, server: DevServer, secret: str | None, changes: dict[str, Any]) -> Ran:
+def _furnish(folder: Path, secret: str | None, changes: dict[str, Any]) -> None:
     folder.mkdir()
     if secret is not None:
         (folder / "secret").write_text(secret)
     write_json(folder / "callers.json", {"callers": [_caller(**changes)]})
+
+
+async def _started(folder: Path, server: DevServer, secret: str | None, changes: dict[str, Any]) -> Ran:
+    _furnish(folder, secret, changes)
     environment = bare_environment(
         TEMPORAL_ADDRESS=server.address,
         ORDERFLOW_STATE_DIR=str(folder),
@@ -65,7 +69,9 @@ async def _started(folder: Path, server: DevServer, secret: str | None, changes:
 
 async def test_a_door_to_orders_elsewhere_makes_no_caller_up(tmp_path: Path) -> None:
     """W10, DESIGN 10: with nothing configured only a Temporal on this machine gets a development caller."""
-    environment = bare_environment(TEMPORAL_ADDRESS=NOWHERE, ORDERFLOW_STATE_DIR=str(tmp_path), ORDERFLOW_WAIT_FOR_SERVER="0")
+    environment = bare_environment(
+        TEMPORAL_ADDRESS=NOWHERE, ORDERFLOW_STATE_DIR=str(tmp_path), ORDERFLOW_WAIT_FOR_SERVER="0"
+    )
     ran = await run(*INGRESS, "--port", "0", folder=tmp_path, environment=environment)
     assert ran.code in (2, 3), ran
     assert not (tmp_path / "callers").exists()

@@ -6,7 +6,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.e2e.conftest import PATIENT
-from tests.support.door import Answer, Door, open_door
+from tests.support.answers import Answer
+from tests.support.door import Door, open_door
 from tests.support.observing import eventually
 from tests.support.senders import as_bytes
 from tests.support.servers import DevServer, client_of
@@ -70,7 +71,10 @@ async def test_an_event_with_another_content_is_a_conflict(door: Door, street: S
     """I01: whatever differs, the first content stands, and the log says that somebody should look."""
     event = street.shop.placed()
     first = await door.post(event, street.shop)
-    items = [{"sku": "mug-blue", "quantity": 2, "unit_price_minor": 1250}, {"sku": "tea", "quantity": 1, "unit_price_minor": 900}]
+    items = [
+        {"sku": "mug-blue", "quantity": 2, "unit_price_minor": 1250},
+        {"sku": "tea", "quantity": 1, "unit_price_minor": 900},
+    ]
     others = [
         {**event, "data": {**event["data"], "items": items, "total_minor": 3400}},
         {**event, "data": {**event["data"], "note": "another"}},
@@ -84,7 +88,9 @@ async def test_an_event_with_another_content_is_a_conflict(door: Door, street: S
     assert any('"conflict"' in line and "warning" in line for line in door.child.said.splitlines())
 
 
-async def test_a_redelivery_is_a_duplicate_at_any_door(doors: tuple[Door, Door], street: Street, client: Client) -> None:
+async def test_a_redelivery_is_a_duplicate_at_any_door(
+    doors: tuple[Door, Door], street: Street, client: Client
+) -> None:
     """W07: with a nonce, a stamp and a signature of its own; the answer names the same order."""
     event = street.shop.placed()
     first = await doors[0].post(event, street.shop)
@@ -191,7 +197,7 @@ async def _readiness(door: Door) -> int:
 async def test_a_door_that_is_killed_between_writing_down_and_starting_is_made_good(
     own_street: Street, own_server: DevServer
 ) -> None:
-    """W06, issue 4: the retry resumes, be it the very same bytes and headers or a delivery of its own, at another door."""
+    """W06, issue 4: the retry resumes at another door, be it the same bytes and headers or a delivery of its own."""
     assert own_server.pid is not None
     client = await client_of(own_server)
     events = [own_street.shop.placed(), own_street.shop.placed()]

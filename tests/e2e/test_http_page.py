@@ -42,7 +42,9 @@ async def home(tmp_path_factory: pytest.TempPathFactory, dev_server: DevServer) 
 
 async def _typed(home: tuple[Path, Door], *command: str) -> str:
     folder, door = home
-    ran = await run(*command[:-1], command[-1].replace(ADDRESS, door.url), folder=folder, environment=bare_environment())
+    ran = await run(
+        *command[:-1], command[-1].replace(ADDRESS, door.url), folder=folder, environment=bare_environment()
+    )
     assert ran.code == 0, ran.err
     return ran.out
 
@@ -60,7 +62,7 @@ async def test_the_examples_of_the_page_work_as_they_stand(home: tuple[Path, Doo
 
 async def test_the_refusal_that_is_shown_is_what_comes_back(home: tuple[Path, Door]) -> None:
     """Issue 4: word for word."""
-    folder, door = home
+    folder, _ = home
     event = json.loads((ROOT / "examples" / "order.json").read_text())
     event["data"]["currency"] = "usd"
     (folder / "event.json").write_text(json.dumps(event))
