@@ -15,9 +15,9 @@ from abnf.grammars import rfc3986
 _LARGEST: Final = 2**53 - 1
 _DEEPEST: Final = 32
 _LONGEST: Final = {"id": 256, "subject": 256, "source": 1024, "note": 1000, "email": 320}
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:[0-5]\d)", re.ASCII)
 _JSON: Final = re.compile(
-    r'application/json([ \t]*;[ \t]*[\w!#$%&\'*+.^`|~-]+=([\w!#$%&\'*+.^`|~-]+|"[^"\\]*"))*', re.I | re.A
+    r'application/json([ \t]*;[ \t]*[\w!#$%&\'*+.^`|~-]+=([\w!#$%&\'*+.^`|~-]+|"[ !#-\[\]-~]*"))*', re.I | re.A
 )
 CURRENCIES: Final = frozenset({"EUR", "JPY", "KWD", "USD"})
 """Those that the callers of the tests may send."""
