@@ -49,11 +49,15 @@ async def test_a_door_without_a_usable_secret_does_not_open(tmp_path: Path, dev_
         assert not (secret or "").strip() or str(secret) not in told, kind
 
 
-async def _started(folder: Path, server: DevServer, secret: str | None, changes: dict[str, Any]) -> Ran:
+def _furnish(folder: Path, secret: str | None, changes: dict[str, Any]) -> None:
     folder.mkdir()
     if secret is not None:
         (folder / "secret").write_text(secret)
     write_json(folder / "callers.json", {"callers": [_caller(**changes)]})
+
+
+async def _started(folder: Path, server: DevServer, secret: str | None, changes: dict[str, Any]) -> Ran:
+    _furnish(folder, secret, changes)
     environment = bare_environment(
         TEMPORAL_ADDRESS=server.address,
         ORDERFLOW_STATE_DIR=str(folder),

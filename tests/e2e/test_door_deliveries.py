@@ -15,7 +15,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.e2e.conftest import PATIENT
-from tests.support.door import Answer, Door, open_door
+from tests.support.answers import Answer
+from tests.support.door import Door, open_door
 from tests.support.observing import eventually
 from tests.support.senders import as_bytes
 from tests.support.servers import DevServer, client_of
@@ -196,7 +197,7 @@ async def _readiness(door: Door) -> int:
 async def test_a_door_that_is_killed_between_writing_down_and_starting_is_made_good(
     own_street: Street, own_server: DevServer
 ) -> None:
-    """W06, issue 4: the retry resumes, be it the very same bytes and headers or a delivery of its own, at another door."""
+    """W06, issue 4: the retry resumes at another door, be it the same bytes and headers or a delivery of its own."""
     assert own_server.pid is not None
     client = await client_of(own_server)
     events = [own_street.shop.placed(), own_street.shop.placed()]

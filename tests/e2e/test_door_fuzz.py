@@ -25,8 +25,9 @@ ENDLESS: Final = settings(
 
 _SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20),
-    st.sampled_from([0, -1, 2**53 - 1, 2**53, 2**63, "1.0", "", " ", "EUR", "XXX", "/shop", "a b", "%zz", "\ud800", "\x00", "\ufffe"]),
-    st.sampled_from(["2026-01-31T12:00:00Z", "2026-02-30T12:00:00Z", "2026-01-31 12:00:00Z", "application/json", "a@b", "a@b@c"]),
+    st.sampled_from([0, -1, 2**53 - 1, 2**53, 2**63, "1.0", "EUR", "XXX", "/shop", "a b", "%zz", "a@b", "a@b@c"]),
+    st.sampled_from(["", " ", "\ud800", "\x00", "\ufffe", "\x85", "\t", "application/json"]),
+    st.sampled_from(["2026-01-31T12:00:00Z", "2026-02-30T12:00:00Z", "2026-01-31 12:00:00Z", "2024-02-29T24:00:00Z"]),
 )  # fmt: skip
 _VALUES = st.recursive(
     _SCALARS,
@@ -44,10 +45,16 @@ async def test_arbitrary_bytes_are_refused_signed_or_not(door: Door, street: Str
     assert (answer.status == 400) is (order_in(body) is None)
 
 
+_HEADERS: Final = (
+    *("webhook-id", "webhook-timestamp", "webhook-signature"),
+    *("content-type", "content-encoding", "authorization", "x-forwarded-for", "expect"),
+)
+
+
 @given(
-    name=st.sampled_from(["webhook-id", "webhook-timestamp", "webhook-signature", "content-type", "authorization", "content-encoding"]),
+    name=st.sampled_from(_HEADERS),
     value=st.binary(max_size=200).map(lambda raw: raw.translate(None, b"\r\n\x00").strip()),
-)  # fmt: skip
+)
 @settings(ENDLESS, max_examples=150)
 async def test_an_arbitrary_header_is_no_fault_of_ours(door: Door, street: Street, name: str, value: bytes) -> None:
     """W02, issue 4: in the place of a right one, or beside it; controls in it are for HTTP itself to refuse."""
@@ -111,7 +118,7 @@ def bent(draw: Callable[..., Any], sender: Sender) -> bytes:
 async def test_the_door_and_a_second_judge_agree_about_bent_events(
     door: Door, street: Street, data: st.DataObject
 ) -> None:
-    """Issue 4: what is no event for the one is none for the other; nothing invalid is accepted, nothing valid refused."""
+    """Issue 4: what is an event for one is one for the other; nothing invalid is accepted, nothing valid refused."""
     sender = data.draw(st.sampled_from([street.shop, street.anyone]))
     body = data.draw(bent(sender))
     answer, order = await door.post(body, sender), order_in(body)
@@ -129,17 +136,25 @@ async def test_the_door_and_a_second_judge_agree_about_bent_events(
 
 
 class _Signed(requests.auth.AuthBase):
-    """Signs a request over the bytes that will really be sent, and asks with the token; an odd one goes out as it is."""
+    """Signs a request over the bytes that will really be sent, and asks with the token."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        body = request.body.encode() if isinstance(request.body, str) else request.body or b""
-        for name, value in self._sender.headers(body, media_type=None):
+        for name, value in self._sender.headers(_sent(request), media_type=None):
             request.headers[str(name)] = str(value)
         request.headers["authorization"] = f"Bearer {self._sender.token}"
         return request
+
+
+def _sent(request: requests.PreparedRequest) -> bytes:
+    body = request.body or b""
+    if isinstance(body, str):
+        return body.encode()
+    if not isinstance(body, bytes):
+        raise TypeError(f"a body of type {type(body)}")
+    return body
 
 
 @pytest.fixture(scope="module")
@@ -150,13 +165,12 @@ def api(door: Door) -> BaseSchema:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=str)
 @pytest.mark.parametrize(
-    ("path", "method", "examples"),
-    [("/v1/events", "POST", 60), ("/v1/orders/{order}", "GET", 30), ("/livez", "GET", 1), ("/readyz", "GET", 1)],
+    ("path", "method"), [("/v1/events", "POST"), ("/v1/orders/{order}", "GET")], ids=["events", "orders"]
 )
 @given(data=st.data())
 @settings(ENDLESS, max_examples=60)
 def test_every_answer_to_what_the_document_describes_is_as_it_says(
-    api: BaseSchema, street: Street, path: str, method: str, examples: int, mode: GenerationMode, data: st.DataObject
+    api: BaseSchema, street: Street, path: str, method: str, mode: GenerationMode, data: st.DataObject
 ) -> None:
     """Issue 4: schemathesis over /openapi.json, valid and invalid alike, signed as it is sent."""
     case = data.draw(api[path][method].as_strategy(mode))
@@ -164,5 +178,4 @@ def test_every_answer_to_what_the_document_describes_is_as_it_says(
     case.validate_response(response, excluded_checks=[positive_data_acceptance])
     event(f"status {response.status_code}")
     if path == "/v1/events" and response.status_code in {200, 202}:
-        sent = response.request.body
-        assert order_in(sent.encode() if isinstance(sent, str) else sent or b"") is not None
+        assert order_in(_sent(response.request)) is not None

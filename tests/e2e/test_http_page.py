@@ -9,8 +9,9 @@ from typing import Final
 
 import pytest
 
-from orderflow.domain.deliveries import MAX_EVENT_BYTES, Cause
+from orderflow.domain.deliveries import Cause
 from orderflow.ingress.answers import MEANINGS
+from orderflow.domain.deliveries import MAX_EVENT_BYTES
 from tests.architecture.markdown import blocks, inline_code, rows, section
 from tests.architecture.product import ROOT
 from tests.e2e.conftest import PATIENT
@@ -61,7 +62,7 @@ async def test_the_examples_of_the_page_work_as_they_stand(home: tuple[Path, Doo
 
 async def test_the_refusal_that_is_shown_is_what_comes_back(home: tuple[Path, Door]) -> None:
     """Issue 4: word for word."""
-    folder, door = home
+    folder, _ = home
     event = json.loads((ROOT / "examples" / "order.json").read_text())
     event["data"]["currency"] = "usd"
     (folder / "event.json").write_text(json.dumps(event))

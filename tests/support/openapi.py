@@ -61,7 +61,8 @@ class Document:
     @cached_property
     def _registry(self) -> "Registry[Any]":
         resource = Resource.from_contents(self.content, default_specification=DRAFT202012)
-        return Registry().with_resource(_BASE, resource)
+        registry: Registry[Any] = Registry().with_resource(_BASE, resource)
+        return registry
 
 
 def _quoted(pointer: str) -> str:
