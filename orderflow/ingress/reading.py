@@ -22,7 +22,7 @@ _TYPE: Final = re.compile(rf"[ \t]*({_TOKEN}/{_TOKEN})")
 
 
 async def read_body(headers: Headers, chunks: AsyncIterator[bytes], within: float = BODY_WITHIN) -> bytes:
-    """Read the body, at most `MAX_EVENT_BYTES` bytes and for at most `within` seconds; no more of it is read then (W08)."""
+    """Read the body: at most `MAX_EVENT_BYTES`, for at most `within` seconds; no more of it is read then (W08)."""
     if any(int(length) > MAX_EVENT_BYTES for length in values(headers, b"content-length") if length.isdigit()):
         raise _too_large()
     body = bytearray()

@@ -9,9 +9,8 @@ from typing import Final
 
 import pytest
 
-from orderflow.domain.deliveries import Cause
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, Cause
 from orderflow.ingress.answers import MEANINGS
-from orderflow.domain.deliveries import MAX_EVENT_BYTES
 from tests.architecture.markdown import blocks, inline_code, rows, section
 from tests.architecture.product import ROOT
 from tests.e2e.conftest import PATIENT
