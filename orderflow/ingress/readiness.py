@@ -53,7 +53,7 @@ class Readiness:
                 self._looked_at = self._clock()
         return {
             **self._needs,
-            "callers": OK if self._callers.fault is None else "an older file is in force",
+            "callers": OK if self._callers.fault is None else "not as they should be; the log says more",
             "intake": "open" if self._gate.verdict() is None else "closed",
         }
 

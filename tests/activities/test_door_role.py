@@ -88,7 +88,13 @@ async def test_the_doors_start_check_names_what_another_roles_user_lacks(server:
 
 @pytest.mark.parametrize(
     "privilege",
-    ["DELETE ON nonces", "INSERT ON events", "UPDATE (started_at) ON events", "SELECT ON endings", "SELECT ON intake"],
+    [
+        "DELETE ON nonces",
+        "INSERT ON events",
+        "UPDATE (started_at, fingerprint) ON events",
+        "SELECT ON endings",
+        "SELECT ON intake",
+    ],
 )
 async def test_the_doors_start_check_notices_one_grant_that_is_missing(
     server: Postgres, door: PostgresLedger, privilege: str
