@@ -40,8 +40,8 @@ NOT_REMEMBERED: Final = "not_remembered"
 class AnnouncementActivities:
     """The activities at the end of an order, over a ledger and the subscribers.
 
-    `subscribers` is asked each time; `client` sends, and is closed by the caller; `announced` gives what an announcement was started with, as far as
-    Temporal knows; `worker` names this process in the record of attempts.
+    `subscribers` is asked each time; `client` sends, and the caller closes it; `announced` gives what an announcement
+    was started with, as far as Temporal knows; `worker` names this process in the record of attempts.
     """
 
     def __init__(

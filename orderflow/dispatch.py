@@ -51,10 +51,16 @@ with workflow.unsafe.imports_passed_through():
         UndoResult,
         VerifyRequest,
     )
-    from orderflow.domain.announcements import AnnounceRequest, Heard, Telling, telling_step
+    from orderflow.domain.announcements import (
+        AnnounceRequest,
+        Heard,
+        Patience,
+        Telling,
+        as_patiently,
+        telling_step,
+    )
     from orderflow.domain.approvals import Verdict
     from orderflow.domain.definition import Compensation, Duration, RetryPolicy, Step
-    from orderflow.domain.durations import LONGEST
     from orderflow.domain.errors import PERMANENT_TYPES, ErrorType
     from orderflow.domain.operations import OperationVerdict
     from orderflow.domain.orders import Reason
@@ -71,10 +77,6 @@ LEDGER_UNAVAILABLE = "ledger_unavailable"
 _WAITED_OUT: Mapping[str, str] = MappingProxyType(
     {ErrorType.UNKNOWN_ACTIVITY: NO_WORKER_KNOWS_IT, ErrorType.LEDGER_UNAVAILABLE: LEDGER_UNAVAILABLE}
 )
-
-_TOLD_WITHIN = Duration("PT30S")
-_HEARTBEAT = Duration("PT10S")
-_LONGEST_WISH = Duration("PT5M")
 
 OWN_TIMEOUT = timedelta(seconds=10)
 OWN_ATTEMPTS = TemporalRetryPolicy(maximum_attempts=5, initial_interval=timedelta(milliseconds=100))
@@ -190,7 +192,7 @@ async def begin_announcing(request: AnnounceRequest) -> None:
 async def tell(telling: Telling, attempts: RetryPolicy) -> Heard | Failure:
     """Tell one subscriber in so many attempts; where no worker can act for a reason of ours, that is waited for."""
     step = telling_step(telling.subscription.name)
-    return await _when_able(_Call(ANNOUNCE, step, _as_patiently(attempts), telling, Heard), lambda _: None)
+    return await _when_able(_Call(ANNOUNCE, step, as_patiently(attempts), telling, Heard), lambda _: None)
 
 
 async def perform(step: Step, request: StepRequest, waiting: Waiting) -> StepResult | Failure:
@@ -211,24 +213,10 @@ async def undo(compensation: Compensation, request: UndoRequest, waiting: Waitin
 
 
 @dataclass(frozen=True)
-class _Patience:
-    retry: RetryPolicy
-    start_to_close: Duration
-    schedule_to_close: Duration
-    heartbeat: Duration
-
-
-def _as_patiently(retry: RetryPolicy) -> _Patience:
-    """One request takes seconds; pauses that a receiver asks for come on top of our own."""
-    needed = retry.time_needed(_TOLD_WITHIN) + _LONGEST_WISH.timedelta * retry.attempts
-    return _Patience(retry, _TOLD_WITHIN, Duration.of(min(needed, LONGEST)), _HEARTBEAT)
-
-
-@dataclass(frozen=True)
 class _Call(Generic[Result]):
     activity: str
     activity_id: str
-    policy: Step | Compensation | _Patience
+    policy: Step | Compensation | Patience
     request: BaseModel
     result_type: type[Result]
 

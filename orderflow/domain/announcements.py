@@ -5,11 +5,13 @@ it never belongs to what the order itself did, and nobody takes it back.
 """
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orderflow.domain.durations import LONGEST, Duration
 from orderflow.domain.effects import Act
 from orderflow.domain.intents import Direction, digest, idempotency_key
 from orderflow.domain.operations import AcceptedOperation
@@ -24,9 +26,22 @@ SOURCE: Final = "/orderflow"
 WEBHOOK: Final = "webhook"
 """The provider that the ledger's rows of announcements name."""
 
+_TOLD_WITHIN: Final = Duration("PT30S")
+_HEARTBEAT: Final = Duration("PT10S")
+_LONGEST_WISH: Final = Duration("PT5M")
 _OPERATION: Final = "announce"
 _STEP: Final = "announce_"
 _ID: Final = re.compile(rf"announce-([0-9a-f]{{32}})-({'|'.join(sorted(FINAL))})")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How one subscriber is told, as the policy of an activity."""
+
+    retry: RetryPolicy
+    start_to_close: Duration
+    schedule_to_close: Duration
+    heartbeat: Duration
 
 
 class _Message(BaseModel):
@@ -108,6 +123,12 @@ class Heard(_Message):
     """From `announce`: that there is nothing left to tell; `refused` is the code of a subscriber's definitive no."""
 
     refused: str | None = None
+
+
+def as_patiently(retry: RetryPolicy) -> Patience:
+    """Give what so many attempts take; a receiver may ask for longer pauses than ours."""
+    needed = retry.time_needed(_TOLD_WITHIN) + _LONGEST_WISH.timedelta * retry.attempts
+    return Patience(retry, _TOLD_WITHIN, Duration.of(min(needed, LONGEST)), _HEARTBEAT)
 
 
 def announcement_id(order: str, stage: Stage) -> str:

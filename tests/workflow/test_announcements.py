@@ -100,7 +100,7 @@ async def test_each_hears_of_what_it_asked_for(shop: Shop) -> None:
 
 
 async def test_a_receiver_that_stays_down_is_left_to_people_who_may_say_that_it_need_not_hear(shop: Shop) -> None:
-    """Issue 4 item 7: retries, then the queue; a retry that fails stays there; a resolution ends it, with no request."""
+    """Issue 4 item 7: retries, then the queue; a retry that fails leaves it there; a resolution ends it."""
     async with subscribed(shop) as heard:
         heard.reply = Reply(401)
         order = await completed(shop)
@@ -153,7 +153,7 @@ async def test_an_announcement_that_is_cancelled_leaves_what_it_did_not_tell_to_
 
 
 async def test_nobody_but_an_order_announces_its_end(shop: Shop) -> None:
-    """A05's rule for the outside: what is signed in our name comes from the order itself, whoever can start workflows."""
+    """T54: what is signed in our name comes from the order itself, whoever can start workflows."""
     async with subscribed(shop) as heard:
         order = await completed(shop)
         announced = Announced(order, Stage.COMPLETED)
