@@ -1,5 +1,6 @@
 """Subscribers of a test: a receiver that takes nothing that the libraries of its side do not verify and parse."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -84,7 +85,10 @@ async def subscribed(shop: Shop, **changes: Any) -> AsyncIterator[Receiver]:
     """A receiver that hears of every order of this shop; `changes` are members of its entry."""
     with receiver() as opened:
         shop.subscribers = subscribers({"url": opened.door.url + "/hooks", **changes})
-        yield opened
+        try:
+            yield opened
+        finally:
+            shop.subscribers = Subscribers()
 
 
 class Announced:
@@ -113,6 +117,15 @@ class Announced:
             return view if look(view) and len(items) == len(view.standing) else None
 
         return await eventually(seen)
+
+    async def view(self) -> WaitingView:
+        """What it says of itself."""
+        return await self.waits(lambda _: True)
+
+    async def ending(self) -> None:
+        """Wait for its own end."""
+        async with asyncio.timeout(self.order.shop.patience):
+            await self.handle.result()
 
     async def operate(self, operation: Operation, outcome: Resolution | None = None, who: str = "carol") -> DoorAnswer:
         """Hand over what `who` signs about what stands."""

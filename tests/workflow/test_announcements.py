@@ -1,6 +1,5 @@
 """Orders that have finished are announced: once for each final stage, signed, by an effect of its own."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -35,12 +34,6 @@ async def is_told(shop: Shop, key: str, state: EffectState = EffectState.COMMITT
     await eventually(look)
 
 
-async def is_over(announced: Announced) -> None:
-    """Wait for its own end."""
-    async with asyncio.timeout(announced.order.shop.patience):
-        await announced.handle.result()
-
-
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
 async def test_each_final_stage_is_announced_once_and_without_personal_data(ending: Any, shop: Shop) -> None:
     """Issue 4 item 7: what a receiver's own libraries verify and parse says which order ended, how and why."""
@@ -48,7 +41,8 @@ async def test_each_final_stage_is_announced_once_and_without_personal_data(endi
     async with subscribed(shop) as heard:
         order: Order = await ending(shop)
         await order.ending()
-        await is_over(announced := Announced(order, stage))
+        announced = Announced(order, stage)
+        await announced.ending()
         [received] = heard.told(order.id)
     event = event_of(received)
     assert (event.get_type(), event.get_source()) == ("dev.orderflow.order.finished.v1", "/orderflow")
@@ -93,7 +87,7 @@ async def test_each_hears_of_what_it_asked_for(shop: Shop) -> None:
         assert (len(one.told(order.id)), len(other.door.received), len(third.told(order.id))) == (1, 0, 2)
         third.reply = TAKEN
         assert (await announced.operate(Operation.RETRY)).accepted
-        await is_over(announced)
+        await announced.ending()
         assert (len(one.told(order.id)), len(third.told(order.id))) == (1, 3)
         assert len({each.body for each in third.told(order.id)}) == 1
         assert len({each.headers["webhook-id"] for each in third.told(order.id)}) == 1
@@ -115,7 +109,7 @@ async def test_a_receiver_that_stays_down_is_left_to_people_who_may_say_that_it_
         await announced.waits(lambda view: not view.operations and view.standing[0].error == "OutcomeUnknown")
         assert len(heard.told(order.id)) == 3
         assert (await announced.operate(Operation.RESOLVE, Resolution.KEPT)).accepted
-        await is_over(announced)
+        await announced.ending()
         assert len(heard.told(order.id)) == 3
     await is_told(shop, announced.key())
     [item] = await shop.ledger.reviews_of(announced.id)
@@ -127,7 +121,8 @@ async def test_a_subscriber_that_is_gone_is_asked_once(shop: Shop) -> None:
     async with subscribed(shop) as heard:
         heard.reply = Reply(410)
         order = await completed(shop)
-        await is_over(announced := Announced(order, Stage.COMPLETED))
+        announced = Announced(order, Stage.COMPLETED)
+        await announced.ending()
         assert len(heard.told(order.id)) == 1
     await is_told(shop, announced.key(), EffectState.DECLINED)
     assert not await shop.ledger.reviews_of(announced.id)
@@ -147,7 +142,7 @@ async def test_an_announcement_that_is_cancelled_leaves_what_it_did_not_tell_to_
         await eventually(tried)
         await announced.handle.cancel()
         with pytest.raises(WorkflowFailureError):
-            await is_over(announced)
+            await announced.ending()
         [item] = await shop.ledger.reviews_of(announced.id)
         assert (item.key, item.opened_by, item.closed_at) == (announced.key(), "reconcile", None)
 
@@ -157,14 +152,12 @@ async def test_nobody_but_an_order_announces_its_end(shop: Shop) -> None:
     async with subscribed(shop) as heard:
         order = await completed(shop)
         announced = Announced(order, Stage.COMPLETED)
-        await is_over(announced)
+        await announced.ending()
         started = (await events_of(announced.handle))[0].workflow_execution_started_event_attributes
         [told] = await shop.client.data_converter.decode(started.input.payloads)
         told["announcement"]["stage"] = "failed"
         forged = Announced(order, Stage.FAILED)
         with pytest.raises(WorkflowFailureError):
-            await shop.client.execute_workflow(
-                ANNOUNCE_WORKFLOW_TYPE, told, id=forged.id, task_queue=shop.task_queue
-            )
+            await shop.client.execute_workflow(ANNOUNCE_WORKFLOW_TYPE, told, id=forged.id, task_queue=shop.task_queue)
         assert len(heard.told(order.id)) == 1
     assert NAME in announced.key()
