@@ -16,8 +16,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tests.e2e.conftest import PATIENT
 from tests.support.answers import Answer
+from tests.support.command_line import PROGRAM
 from tests.support.door import Door, open_door
 from tests.support.observing import eventually
+from tests.support.processes import bare_environment, run
 from tests.support.senders import as_bytes
 from tests.support.servers import DevServer, client_of
 from tests.support.street import Street
@@ -168,13 +170,14 @@ async def test_an_event_is_not_lost_while_temporal_is_away(own_street: Street, o
         assert [answer.status for answer in away] == [503, 503]
         assert {answer.cause for answer in away} <= {"unavailable", "intake-paused"}
         assert await own_street.events() == 1, "it was received before Temporal was found to be away"
+        await eventually(lambda: _readiness_is(door, 503))
         await own_server.__aenter__()
         client = await client_of(own_server)
         taken = await eventually(lambda: _taken(door, event, own_street))
         assert taken.told in (NEW, DUPLICATE)
         assert (await door.post(event, own_street.shop)).told == DUPLICATE
         assert await runs_of(client, taken.order) == 1
-        assert await _readiness(door) == 200
+        await eventually(lambda: _readiness_is(door, 200))
 
 
 async def _kill(server: DevServer) -> None:
@@ -190,8 +193,47 @@ async def _taken(door: Door, event: object, street: Street) -> Answer | None:
     return None
 
 
-async def _readiness(door: Door) -> int:
-    return (await door.ask("/readyz")).status
+async def _readiness_is(door: Door, status: int) -> bool:
+    return (await door.ask("/readyz")).status == status
+
+
+async def test_an_event_is_not_lost_while_the_ledger_is_away(
+    tmp_path: Path, dev_server: DevServer, postgres: "Postgres", client: Client
+) -> None:
+    """Issue 4: 503 while PostgreSQL is down, and it is found again without a restart of the door."""
+    postgres.emptied()
+    street = Street(tmp_path, postgres.url())
+    street.admit()
+    async with a_door(street, dev_server) as door:
+        event = street.shop.placed()
+        await postgres.stop()
+        try:
+            assert (await door.post(event, street.shop)).told == (503, "unavailable")
+        finally:
+            await postgres.start()
+        taken = await eventually(lambda: _taken(door, event, street))
+        assert taken.told == NEW
+        assert await runs_of(client, taken.order) == 1
+
+
+async def test_nothing_is_stored_while_an_operator_has_paused_the_intake(
+    own_street: Street, dev_server: DevServer
+) -> None:
+    """Issue 4: from the moment the verb returns, 503 for new events and for known ones; resumed, the event is new."""
+    environment = bare_environment(ORDERFLOW_STATE_DIR=str(own_street.folder), TEMPORAL_ADDRESS=dev_server.address)
+    async with a_door(own_street, dev_server) as door:
+        known, event = own_street.shop.placed(), own_street.shop.placed()
+        order = (await door.post(known, own_street.shop)).order
+        paused = await run(*PROGRAM, "intake", "pause", "--reason", "stock is counted", environment=environment)
+        assert paused.code == 0, paused
+        told = [(await door.post(each, own_street.shop)).told for each in (event, known)]
+        assert told == [(503, "intake-paused")] * 2
+        assert await own_street.events() == 1
+        assert (await door.order(order, own_street.shop)).json["stage"] == "running"
+        resumed = await run(*PROGRAM, "intake", "resume", environment=environment)
+        assert resumed.code == 0, resumed
+        assert (await door.post(event, own_street.shop)).told == NEW
+        assert (await door.post(known, own_street.shop)).told == DUPLICATE
 
 
 async def test_a_door_that_is_killed_between_writing_down_and_starting_is_made_good(

@@ -8,9 +8,11 @@ import pytest
 from temporalio.client import Client
 
 from orderflow.domain.approvals import Decision
+from orderflow.domain.events import validate_event
 from orderflow.domain.orders import Stage
 from tests.support.door import Door, open_door
 from tests.support.observing import at_stage, eventually
+from tests.support.senders import as_bytes
 from tests.support.servers import DevServer
 from tests.support.shop import Order, Shop, open_for_business
 from tests.support.street import Street
@@ -47,8 +49,6 @@ async def door(shop: Shop, street: Street, dev_server: DevServer) -> AsyncIterat
 
 async def _ordered(door: Door, street: Street, shop: Shop, event: dict[str, Any]) -> Order:
     """The order of an event that came through the door, in the shop's own terms."""
-    from orderflow.domain.events import validate_event
-
     answer = await door.post(event, street.shop)
     assert answer.told == (202, "new")
     order = Order(shop, shop.client.get_workflow_handle(answer.order), validate_event(event), shop.definition)
@@ -92,6 +92,23 @@ async def test_a_rejected_order_says_why(door: Door, street: Street, shop: Shop)
 
 async def _is(door: Door, street: Street, order: Order, expected: tuple[str, str | None, bool]) -> bool:
     return await _standing(door, street, order) == expected
+
+
+async def test_an_order_of_64_kib_goes_the_whole_way(door: Door, street: Street, shop: Shop) -> None:
+    """T43: filled to the last byte with what counts, not with white space; one byte more is 413."""
+    items = [{"sku": f"{number}-{'🍵' * 130}", "quantity": 1, "unit_price_minor": 1} for number in range(100)]
+    event = street.shop.placed(data__items=items, data__total_minor=100)
+    left = 65_536 - len(as_bytes(event))
+    for item in items:
+        item["sku"] = f"{item['sku']}{'x' * min(left, 256 - len(str(item['sku'])))}"
+        left = 65_536 - len(as_bytes(event))
+    assert left == 0
+    order = await _ordered(door, street, shop, event)
+    assert (await door.post(as_bytes(event) + b" ", street.shop)).told == (413, "body-too-large")
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    await order.approve()
+    await order.until(Stage.COMPLETED)
+    await order.result()
 
 
 @pytest.mark.parametrize(("currency", "amount"), [("JPY", 500), ("KWD", 1234), ("USD", 1099)])
