@@ -9,9 +9,8 @@ from typing import Final
 
 import pytest
 
-from orderflow.domain.deliveries import Cause
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, Cause
 from orderflow.ingress.answers import MEANINGS
-from orderflow.ingress.reading import MAX_BODY
 from tests.architecture.markdown import blocks, inline_code, rows, section
 from tests.architecture.product import ROOT
 from tests.e2e.conftest import PATIENT
@@ -79,8 +78,8 @@ def test_the_table_of_refusals_is_that_of_the_code() -> None:
 
 def test_the_limits_are_those_of_the_code() -> None:
     """Issue 4: somebody will rely on the number."""
-    assert f"{MAX_BODY} bytes" in section(PAGE, "### Limits")
-    assert set(re.findall(r"\b6\d{4}\b", PAGE.read_text("utf-8"))) == {str(MAX_BODY)}
+    assert f"{MAX_EVENT_BYTES} bytes" in section(PAGE, "### Limits")
+    assert set(re.findall(r"\b6\d{4}\b", PAGE.read_text("utf-8"))) == {str(MAX_EVENT_BYTES)}
 
 
 def test_every_endpoint_of_the_page_is_in_the_document() -> None:
