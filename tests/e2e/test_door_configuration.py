@@ -8,14 +8,13 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.conftest import PATIENT
 from tests.support.command_line import Ran
-from tests.support.door import INGRESS, Door, open_door
+from tests.support.door import INGRESS, Door
 from tests.support.observing import eventually
 from tests.support.processes import bare_environment, run
 from tests.support.senders import Sender, new_secret, write_json
 from tests.support.servers import DevServer
-from tests.support.street import AGES_AGO, TYPE, Street
+from tests.support.street import AGES_AGO, TYPE, Street, door_on
 
 NOWHERE: Final = "orders.example.com:7233"
 
@@ -78,18 +77,9 @@ async def test_a_door_to_orders_elsewhere_makes_no_caller_up(tmp_path: Path) -> 
 
 
 @pytest.fixture
-def own_street(tmp_path: Path) -> Street:
-    """A street of this test's own."""
-    street = Street(tmp_path)
-    street.admit()
-    return street
-
-
-@pytest.fixture
 async def own_door(own_street: Street, dev_server: DevServer) -> AsyncIterator[Door]:
     """A door on it."""
-    settings = {**own_street.environment, **PATIENT, "TEMPORAL_ADDRESS": dev_server.address}
-    async with open_door(own_street.folder, settings) as door:
+    async with door_on(own_street, dev_server) as door:
         yield door
 
 
@@ -151,8 +141,7 @@ async def test_a_caller_who_sends_too_often_is_slowed_down_alone(own_street: Str
         "limits": {"EUR": 10_000}, "rate": {"per_second": 1, "burst": 3},
     }  # fmt: skip
     own_street.admit(entry)
-    settings = {**own_street.environment, **PATIENT, "TEMPORAL_ADDRESS": dev_server.address}
-    async with open_door(own_street.folder, settings) as door:
+    async with door_on(own_street, dev_server) as door:
         answers = await asyncio.gather(*(door.post(busy.placed(), busy) for _ in range(10)))
         limited = [answer for answer in answers if answer.status == 429]
         assert len(limited) >= 5
