@@ -15,15 +15,13 @@ from typing import Annotated, Final, Self, TypeVar
 import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
+from orderflow.domain.deliveries import MEDIA_TYPE
 from orderflow.domain.errors import InvalidJson, Problem
 from orderflow.domain.events import is_order_id
 from orderflow.domain.problems import MAX_PROBLEMS
 from orderflow.domain.strict_json import read_json
 from orderflow.providers.http import MAX_ANSWER_BYTES, read_capped, retry_after_seconds
 from orderflow.webhooks import SigningSecret, signed_headers
-
-MAX_EVENT_BYTES: Final = 65_536
-"""What the door takes at most."""
 
 RETRIED: Final = frozenset({408, 429, 502, 503, 504})
 """Statuses after which the same event may well be taken a little later."""
@@ -167,7 +165,7 @@ class Sender:
     async def _attempt(self, body: bytes, webhook_id: str, stamp: datetime) -> Answered:
         headers = {
             **signed_headers(self._secret, webhook_id, body, stamp),
-            "content-type": "application/cloudevents+json",
+            "content-type": MEDIA_TYPE,
             "accept": "application/json, application/problem+json",
             "accept-encoding": "identity",  # so that the cap counts what arrives
         }

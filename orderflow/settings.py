@@ -106,6 +106,8 @@ class Settings(BaseSettings):
     """Up to which amount (minor units, any currency) one operator may resolve what stands; above it takes two."""
     definitions_dir: _Folder | None = None
     """Definitions to publish besides the packaged one, `*.json`."""
+    order_definition: _Folder | None = None
+    """The definition that the door starts orders with, if not the packaged one; it has to be published."""
     task_queue: str = Field(default=TASK_QUEUE, min_length=1, max_length=200)
     max_concurrent_activities: int = Field(default=100, ge=1, le=10_000)
     max_cached_workflows: int = Field(default=1000, ge=0, le=100_000)

@@ -18,7 +18,14 @@ from orderflow.domain.errors import InvalidInput, InvalidSettings
 from orderflow.settings import Settings, authority_of, is_loopback
 from orderflow.webhooks import SigningSecret, read_secret
 
-__all__ = ["CallerRegistry", "caller_registry", "file_in_use", "sender_secret"]
+__all__ = [
+    "CALLERS_FILE",
+    "CallerRegistry",
+    "caller_registry",
+    "development_folder",
+    "file_in_use",
+    "sender_secret",
+]
 
 
 def caller_registry(settings: Settings, address: str, warn: Warn) -> CallerRegistry:

@@ -20,6 +20,7 @@ from temporalio.service import RPCError
 import orderflow
 from orderflow.approvers import DEVELOPMENT_APPROVERS
 from orderflow.backends import doubts, open_ledger
+from orderflow.callers import CALLERS_FILE, CallerRegistry, development_folder
 from orderflow.catalogue import load_catalogue
 from orderflow.cli.keys import approvers_in, approvers_set
 from orderflow.cli.simulated_world import LocalWorld
@@ -61,7 +62,8 @@ async def examine() -> list[Check]:
     except OrderflowError as error:
         return [*checks, Check("settings", Health.FAIL, error.message)]
     checks.append(Check("settings", Health.OK, f"state in {settings.state_dir}, task queue {settings.task_queue}"))
-    checks += [_definitions(settings), _approvers(settings), await _ledger(settings), await _providers(settings)]
+    checks += [_definitions(settings), _approvers(settings), _callers(settings)]
+    checks += [await _ledger(settings), await _providers(settings)]
     return [*checks, *[check async for check in _temporal(settings)]]
 
 
@@ -94,6 +96,22 @@ def _approvers(settings: Settings) -> Check:
     names = ", ".join(name for name, _ in DEVELOPMENT_APPROVERS)
     when = f"in {set_file}" if members else "made when a worker first starts"
     return Check("approvers", Health.WARN, f"development keys ({names}), {when}; not for production")
+
+
+def _callers(settings: Settings) -> Check:
+    file = settings.callers_file or development_folder(settings) / CALLERS_FILE
+    if settings.callers_file is None and not file.exists():
+        return Check(
+            "callers", Health.WARN, "a development caller is made when a door first starts; not for production"
+        )
+    warnings: list[str] = []
+    try:
+        CallerRegistry(file, warnings.append)
+    except OrderflowError as error:
+        return Check("callers", Health.FAIL, error.message)
+    if settings.callers_file is None:
+        return Check("callers", Health.WARN, f"a development caller, in {file}; not for production")
+    return Check("callers", Health.WARN if warnings else Health.OK, "; ".join(warnings) or f"those in {file}")
 
 
 async def _ledger(settings: Settings) -> Check:

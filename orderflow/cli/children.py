@@ -15,7 +15,7 @@ _LONGEST_LINE: Final = 1024 * 1024
 class Program:
     """What to run: `python -m` with `arguments`.
 
-    It gets `grace` seconds to stop; `port` is where it listens. It is ready once a line of it holds `ready`, if that is given.
+    It gets `grace` seconds to stop; `port` is where it listens. It is ready at once, or once a line holds `ready`.
     """
 
     name: str

@@ -10,8 +10,8 @@ from orderflow.cli.exits import ExitCode
 from orderflow.cli.sending_page import answer_as_json
 from orderflow.cli.sending_progress import progress
 from orderflow.cli.tally import Tally
-from orderflow.domain.deliveries import Cause
-from orderflow.sending import MAX_EVENT_BYTES, Answered, Retry, Sender, TurnedAway
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, Cause
+from orderflow.sending import Answered, Retry, Sender, TurnedAway
 
 HOPELESS: Final = 20
 """After so many events in a row that no door took (or three for each lane) the rest of the file stays unsent."""

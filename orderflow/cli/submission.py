@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,8 @@ from orderflow.domain.events import OrderEvent, check_order, validate_event
 from orderflow.domain.strict_json import MAX_BYTES, read_json
 
 if TYPE_CHECKING:
-    from orderflow.sending import Answered, Retry, Sender
+    from orderflow.cli.many_events import MakeSender
+    from orderflow.sending import Answered, Retry
 
 PARALLEL = 8
 
@@ -103,12 +104,13 @@ def read_event(file: str) -> OrderEvent:
 
 def _send(file: str, url: str | None, attempts: int | None, as_json: bool) -> ExitCode:
     from orderflow.cli.sending_page import print_answer, tell_retry
-    from orderflow.sending import MAX_EVENT_BYTES
+    from orderflow.domain.deliveries import MAX_EVENT_BYTES
 
     body = read_document(file, max_bytes=MAX_EVENT_BYTES)
+    make_sender = _sender_maker(url, attempts, 1)
 
     async def send() -> "Answered":
-        async with _sender(url, attempts, 1, tell_retry if sys.stderr.isatty() else _say_nothing) as sender:
+        async with make_sender(tell_retry if sys.stderr.isatty() else _say_nothing) as sender:
             return await sender.send(body)
 
     return print_answer(asyncio.run(send()), as_json=as_json)
@@ -117,18 +119,19 @@ def _send(file: str, url: str | None, attempts: int | None, as_json: bool) -> Ex
 def _send_lines(file: str, url: str | None, attempts: int | None, parallel: int, as_json: bool) -> ExitCode:
     from orderflow.cli.many_events import send_file
 
-    return send_file(file, lambda tell: _sender(url, attempts, parallel, tell), parallel, as_json=as_json)
+    return send_file(file, _sender_maker(url, attempts, parallel), parallel, as_json=as_json)
 
 
-def _sender(url: str | None, attempts: int | None, parallel: int, tell: Callable[["Retry"], None]) -> "Sender":
-    """A sender as the settings say; flags count more. Raises `InvalidSettings`."""
+def _sender_maker(url: str | None, attempts: int | None, parallel: int) -> "MakeSender":
+    """What makes a sender as the settings say; flags count more. Raises `InvalidSettings` before anything is begun."""
     from orderflow.callers import sender_secret
     from orderflow.sending import Patience, Sender
     from orderflow.settings import load_settings
 
     settings = load_settings() if url is None else load_settings(ingress_url=url)
+    secret = sender_secret(settings)
     patience = Patience() if attempts is None else Patience(attempts=attempts)
-    return Sender(settings.ingress_url, sender_secret(settings), patience, parallel, tell)
+    return lambda tell: Sender(settings.ingress_url, secret, patience, parallel, tell)
 
 
 def _say_nothing(_: "Retry") -> None:

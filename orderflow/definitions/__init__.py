@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from orderflow.domain.definition import Definition, StepCatalogue, load_definition
-from orderflow.domain.errors import InvalidDefinition, InvalidInput
+from orderflow.domain.errors import InvalidDefinition, InvalidInput, InvalidSettings
 
 
 def packaged_definitions() -> tuple[bytes, ...]:
@@ -18,6 +18,22 @@ def packaged_definitions() -> tuple[bytes, ...]:
 def load_packaged(catalogue: StepCatalogue) -> Definition:
     """The definition that this package ships for orders: the default wherever none is named."""
     return _load(next(_json_files(files(__name__))), catalogue)
+
+
+def load_chosen(catalogue: StepCatalogue, file: Path | None = None, folder: Path | None = None) -> Definition:
+    """The definition that new orders get: that of `file`, which has to be published, or the default.
+
+    Raises `InvalidSettings` when it is not published, else as `load_published` does.
+    """
+    if file is None:
+        return load_packaged(catalogue)
+    chosen = _load(file, catalogue)
+    if chosen.fingerprint not in load_published(catalogue, folder):
+        raise InvalidSettings(
+            f"ORDERFLOW_ORDER_DEFINITION: {file} is neither packaged nor in ORDERFLOW_DEFINITIONS_DIR, so that workers"
+            " would refuse its orders; put it there, for workers too"
+        )
+    return chosen
 
 
 def load_published(catalogue: StepCatalogue, folder: Path | None = None) -> Mapping[str, Definition]:

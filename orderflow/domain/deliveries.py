@@ -1,8 +1,15 @@
 """Deliveries of events to the door: why one may be refused. Statuses and words for the wire are the door's own."""
 
 from enum import StrEnum
+from typing import Final
 
 from orderflow.domain.errors import OrderflowError, Problem
+
+MAX_EVENT_BYTES: Final = 65_536
+"""Of one event; the order's history holds it several times, and Temporal takes 2 MB of one value (T43)."""
+
+MEDIA_TYPE: Final = "application/cloudevents+json"
+"""What an event is sent as: structured mode."""
 
 
 class Cause(StrEnum):

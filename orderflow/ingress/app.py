@@ -16,6 +16,7 @@ from orderflow.ingress.answers import answer, problem
 from orderflow.ingress.availability import unavailable
 from orderflow.ingress.door import Door
 from orderflow.ingress.openapi import document
+from orderflow.ingress.readiness import OK
 from orderflow.ingress.telling import Whose, log
 
 _UNREAD: Final = frozenset({Cause.NOT_FOUND, Cause.METHOD_NOT_ALLOWED, Cause.BODY_TOO_LARGE, Cause.BODY_TOO_SLOW})
@@ -49,8 +50,8 @@ class _Endpoints:
         return answer({"status": "alive"})
 
     async def readyz(self, request: Request) -> Response:
-        checks = await self._door.checks()
-        ready = all(check == "ok" for name, check in checks.items() if name != "intake")
+        checks = await self._door.readiness.checks()
+        ready = checks["ledger"] == checks["temporal"] == OK
         return answer(
             {"status": "ready" if ready else "not ready", "checks": checks},
             HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE,

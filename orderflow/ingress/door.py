@@ -1,6 +1,6 @@
 """The pipeline: one delivery, from its bytes to the order that it started, or to the reason why it did not."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from orderflow.ingress.availability import available
 from orderflow.ingress.gate import Gate
 from orderflow.ingress.orders import OrderStanding, order_of, require_caller
 from orderflow.ingress.rates import Rates
+from orderflow.ingress.readiness import Readiness
 from orderflow.ingress.reading import Headers, read_body, read_event, require_cloudevent
 from orderflow.ingress.telling import Teller, log
 from orderflow.ledger.events import Arrival, Delivery
@@ -50,11 +51,12 @@ class Door:
         task_queue: str,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.client = client
-        self.ledger = ledger
-        self.callers = callers
-        self.gate = gate
+        self._client = client
+        self._ledger = ledger
+        self._callers = callers
+        self._gate = gate
         self.teller = Teller()
+        self.readiness = Readiness(client=client, ledger=ledger, callers=callers, gate=gate)
         self._rates = Rates()
         self._definition = definition
         self._task_queue = task_queue
@@ -67,9 +69,9 @@ class Door:
         """
         with self.teller.refusals() as whose:
             body = await read_body(headers, chunks)
-            signed = verify(headers, body, self.callers.keys, self._now())
+            signed = verify(headers, body, self._callers.keys, self._now())
             whose.caller = signed.caller
-            caller = self.callers.caller(signed.caller)
+            caller = self._callers.caller(signed.caller)
             self._rates.take(caller)
             require_cloudevent(headers)
             event = read_event(body)
@@ -83,28 +85,18 @@ class Door:
     async def look(self, headers: Headers, order: str) -> OrderStanding:
         """Say where an order stands to the caller that placed it. Raises `DeliveryRefused`."""
         with self.teller.refusals() as whose:
-            caller = require_caller(headers, self.callers)
+            caller = require_caller(headers, self._callers)
             whose.caller = caller.name
-            return await order_of(caller, order, self.ledger, self.client)
-
-    async def checks(self) -> dict[str, str]:
-        """Look at what a door needs to work; `intake` only tells, as a closed gate answers too."""
-        closed = self.gate.verdict()
-        return {
-            "ledger": await _answers(self.ledger.intake()),
-            "temporal": await _answers(self.client.service_client.check_health()),
-            "callers": self.callers.fault or "ok",
-            "intake": f"closed: {closed.reason}" if closed else "open",
-        }
+            return await order_of(caller, order, self._ledger, self._client)
 
     def _require_open(self) -> None:
-        if (closed := self.gate.verdict()) is not None:
+        if (closed := self._gate.verdict()) is not None:
             raise _paused(closed.reason, closed.retry_after)
 
     async def _place(self, delivery: Delivery, event: OrderEvent) -> Taken:
         """Write the delivery down, then start the order: a crash in between is made good by the next delivery (W06)."""
         async with available():
-            match await self.ledger.receive(delivery):
+            match await self._ledger.receive(delivery):
                 case Arrival.NEW | Arrival.RESUMED:
                     return await self._start(delivery, event)
                 case Arrival.DUPLICATE:
@@ -115,23 +107,25 @@ class Door:
                     raise _REFUSALS[refused]()
 
     async def _start(self, delivery: Delivery, event: OrderEvent) -> Taken:
-        started = await start_order(self.client, event, self._definition, task_queue=self._task_queue, warn=log.warning)
+        started = await start_order(
+            self._client, event, self._definition, task_queue=self._task_queue, warn=log.warning
+        )
         if not started.new:
             return await self._find(delivery)
-        await self.ledger.event_started(delivery.source, delivery.event_id, delivery.fingerprint)
+        await self._ledger.event_started(delivery.source, delivery.event_id, delivery.fingerprint)
         return Taken(started.order, new=True)
 
     async def _find(self, delivery: Delivery) -> Taken:
         """Compare with what the order was really started with, whoever did that: here, or past the door."""
         try:
-            placed = payload_fingerprint(await placed_event(self.client, delivery.workflow_id))
+            placed = payload_fingerprint(await placed_event(self._client, delivery.workflow_id))
         except UnknownOrder:
             raise DeliveryRefused(
                 Cause.CONFLICT,
                 "an order of this source and id was started past this door and has ended, and nobody knows any more"
                 " with which content; give a new event a new id",
             ) from None
-        await self.ledger.event_started(delivery.source, delivery.event_id, placed)
+        await self._ledger.event_started(delivery.source, delivery.event_id, placed)
         if placed != delivery.fingerprint:
             raise _conflict()
         return Taken(delivery.workflow_id, new=False)
@@ -147,15 +141,6 @@ def _delivery(signed: Signed, event: OrderEvent) -> Delivery:
         fingerprint=payload_fingerprint(event),
         workflow_id=workflow_id(event.source, event.id),
     )
-
-
-async def _answers(asked: Awaitable[object]) -> str:
-    try:
-        async with available():
-            await asked
-    except DeliveryRefused:
-        return "away"
-    return "ok"
 
 
 def _conflict() -> DeliveryRefused:

@@ -9,11 +9,10 @@ from functools import cache
 from typing import Any, Final
 
 import orderflow
-from orderflow.domain.deliveries import Cause
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, MEDIA_TYPE, Cause
 from orderflow.domain.events import OrderEvent
 from orderflow.domain.orders import Reason
 from orderflow.ingress.answers import MEANINGS, PROBLEM, TYPE_PREFIX
-from orderflow.ingress.reading import MAX_BODY, MEDIA_TYPE
 
 Schema = dict[str, Any]
 
@@ -54,7 +53,7 @@ def _events() -> Schema:
     return {
         "operationId": "deliverEvent",
         "summary": "Deliver one event; safe to repeat until it is answered with 200 or 202",
-        "description": f"A structured CloudEvent of at most {MAX_BODY} bytes, signed as Standard Webhooks says.",
+        "description": f"A structured CloudEvent of at most {MAX_EVENT_BYTES} bytes, signed as Standard Webhooks says.",
         "security": [{"signature": []}],
         "parameters": [
             _header("webhook-id", "Names this delivery; the same when it is repeated.", {"type": "string"}),

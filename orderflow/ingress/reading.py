@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
-from orderflow.domain.deliveries import Cause, DeliveryRefused
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, MEDIA_TYPE, Cause, DeliveryRefused
 from orderflow.domain.errors import InvalidEvent, InvalidJson
 from orderflow.domain.events import OrderEvent, check_order, validate_event
 from orderflow.domain.strict_json import JsonValue, read_json
@@ -13,13 +13,8 @@ from orderflow.domain.strict_json import JsonValue, read_json
 Headers = Sequence[tuple[bytes, bytes]]
 """As ASGI gives them: names in lower case, one pair for each line that was sent."""
 
-MAX_BODY: Final = 65_536
-"""Bytes of one event; the order's history holds it several times, and Temporal takes 2 MB of one value (T43)."""
-
 BODY_WITHIN: Final = 10.0
 """Seconds that a sender has for the whole body: 64 KiB at the speed of a bad modem."""
-
-MEDIA_TYPE: Final = "application/cloudevents+json"
 
 _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # noqa: S105 - RFC 9110's name for a word, no secret
 _PARAMETER: Final = re.compile(rf'[ \t]*;[ \t]*(?:({_TOKEN})=({_TOKEN}|"(?:[^"\\\x00-\x08\x0a-\x1f\x7f]|\\[ -~])*"))?')
@@ -27,15 +22,15 @@ _TYPE: Final = re.compile(rf"[ \t]*({_TOKEN}/{_TOKEN})")
 
 
 async def read_body(headers: Headers, chunks: AsyncIterator[bytes], within: float = BODY_WITHIN) -> bytes:
-    """Read the body, at most `MAX_BODY` bytes and for at most `within` seconds; no more of it is read then (W08)."""
-    if any(int(length) > MAX_BODY for length in values(headers, b"content-length") if length.isdigit()):
+    """Read the body: at most `MAX_EVENT_BYTES`, for at most `within` seconds; no more of it is read then (W08)."""
+    if any(int(length) > MAX_EVENT_BYTES for length in values(headers, b"content-length") if length.isdigit()):
         raise _too_large()
     body = bytearray()
     try:
         async with asyncio.timeout(within):
             async for chunk in chunks:
                 body += chunk
-                if len(body) > MAX_BODY:
+                if len(body) > MAX_EVENT_BYTES:
                     raise _too_large()
     except TimeoutError:
         raise DeliveryRefused(
@@ -68,7 +63,7 @@ def values(headers: Headers, name: bytes) -> Iterator[bytes]:
 
 def _json(raw: bytes) -> JsonValue:
     try:
-        return read_json(raw, max_bytes=MAX_BODY)
+        return read_json(raw, max_bytes=MAX_EVENT_BYTES)
     except InvalidJson as error:
         raise DeliveryRefused(Cause.INVALID_JSON, error.message, problems=error.problems) from None
 
@@ -100,4 +95,6 @@ def _is_cloudevent(content_type: str) -> bool:
 
 
 def _too_large() -> DeliveryRefused:
-    return DeliveryRefused(Cause.BODY_TOO_LARGE, f"an event has at most {MAX_BODY} bytes; nothing of this one was kept")
+    return DeliveryRefused(
+        Cause.BODY_TOO_LARGE, f"an event has at most {MAX_EVENT_BYTES} bytes; nothing of this one was kept"
+    )

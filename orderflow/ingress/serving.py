@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import logging
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +15,7 @@ from orderflow.backends import open_working_ledger
 from orderflow.callers import caller_registry
 from orderflow.catalogue import load_catalogue
 from orderflow.client import address_of, connect
-from orderflow.definitions import load_packaged
+from orderflow.definitions import load_chosen
 from orderflow.domain.errors import OrderflowError, TransientError
 from orderflow.ingress.app import create_app
 from orderflow.ingress.door import Door
@@ -59,8 +58,8 @@ async def run_ingress(
         client = await unless_stopped(stopping, connect(settings, say=say))
         if client is None:
             return
-        async with _open_door(settings, client, say) as door:
-            with listen(host, port) as listener:
+        with listen(host, port) as listener:
+            async with _open_door(settings, client, say, name=_name_of(listener)) as door:
                 say(f"door open: {url_of(listener)}, orders go to {client.namespace} at {address_of(client)}")
                 if ready is not None:
                     ready(url_of(listener))
@@ -69,12 +68,12 @@ async def run_ingress(
 
 
 @asynccontextmanager
-async def _open_door(settings: Settings, client: Client, say: Say) -> AsyncIterator[Door]:
+async def _open_door(settings: Settings, client: Client, say: Say, *, name: str) -> AsyncIterator[Door]:
     callers = caller_registry(settings, address_of(client), say)
-    definition = load_packaged(load_catalogue())
+    definition = load_chosen(load_catalogue(), settings.order_definition, settings.definitions_dir)
     async with AsyncExitStack() as opened:
         ledger = await open_working_ledger(settings, opened, say, INGRESS)
-        gate = Gate(ledger, client, settings, f"{socket.gethostname()}-{os.getpid()}")
+        gate = Gate(ledger, client, settings, name)
         watch = asyncio.create_task(gate.watch())
         try:
             yield Door(
@@ -89,6 +88,11 @@ async def _open_door(settings: Settings, client: Client, say: Say) -> AsyncItera
             watch.cancel()
             with suppress(asyncio.CancelledError):
                 await watch
+
+
+def _name_of(listener: socket.socket) -> str:
+    """What this door is called in the ledger: the same after a restart."""
+    return f"{socket.gethostname()}:{listener.getsockname()[1]}"
 
 
 def main() -> int:

@@ -103,9 +103,9 @@ class LimitedConnection(H11Protocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """End with the answer that is under way; a peer that has its answer is not waited for."""
-        if self.transport.is_closing():
-            self.transport.abort()
+        """End with the answer that is under way; who has its answer, or no whole request, is not waited for."""
+        if self.transport.is_closing() or self in self._waiting:
+            self._drop()
         else:
             super().shutdown()
 
@@ -117,7 +117,8 @@ class LimitedConnection(H11Protocol):
         self._refuse(hint if hint < 500 else 400, msg if refusal is None else str(refusal))
 
     def _is_unfinished(self) -> bool:
-        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY, h11.ERROR)
+        begun, _ = self.conn.trailing_data
+        return self.conn.their_state in (h11.SEND_BODY, h11.ERROR) or bool(begun)
 
     def _await_head(self, within: float, *, idle: bool = False) -> None:
         self._stop_waiting()

@@ -53,7 +53,7 @@ async def test_a_door_does_all_that_a_delivery_takes(door: PostgresLedger) -> No
     assert (await door.check(INGRESS)).endswith(f"schema {LATEST}")
     first = delivery()
     assert [await door.receive(first) for _ in "ab"] == [Arrival.NEW, Arrival.RESUMED]
-    await door.event_started(first.source, first.event_id)
+    await door.event_started(first.source, first.event_id, first.fingerprint)
     assert await door.receive(delivery(timestamp=1)) is Arrival.DUPLICATE
     assert await door.event_of(first.workflow_id) is not None
     assert await door.ending(first.workflow_id) is None
@@ -88,7 +88,13 @@ async def test_the_doors_start_check_names_what_another_roles_user_lacks(server:
 
 @pytest.mark.parametrize(
     "privilege",
-    ["DELETE ON nonces", "INSERT ON events", "UPDATE (started_at) ON events", "SELECT ON endings", "SELECT ON intake"],
+    [
+        "DELETE ON nonces",
+        "INSERT ON events",
+        "UPDATE (started_at, fingerprint) ON events",
+        "SELECT ON endings",
+        "SELECT ON intake",
+    ],
 )
 async def test_the_doors_start_check_notices_one_grant_that_is_missing(
     server: Postgres, door: PostgresLedger, privilege: str

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from orderflow.ledger.events import Delivery
+from orderflow.ledger.events import Arrival, Delivery
 from orderflow.ledger.review import Ledger
 from tests.support.events import NOW, delivery
 from tests.support.ledger import LedgerDatabase
+from tests.support.observing import eventually
+from tests.support.postgres import Postgres
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -93,3 +95,24 @@ async def test_many_events_at_once_are_all_new(database: LedgerDatabase, ledger:
     """Nobody stands in another's way."""
     sent = [delivery(str(number), timestamp=NOW + number) for number in range(200)]
     assert Counter(await delivered(database, shared(sent))) == {"new": 200}
+
+
+async def test_a_nonce_that_another_door_keeps_at_this_moment_takes_its_event_back(postgres: Postgres) -> None:
+    """W05: on PostgreSQL the second of two events waits for the first one's nonce, and is then judged anew."""
+    postgres.emptied()
+    database = LedgerDatabase(postgres.url())
+    ledger: Ledger = await database.open()  # type: ignore[assignment]
+    with postgres.connect() as other:
+        other.execute("BEGIN")
+        other.execute(f"INSERT INTO nonces VALUES ('shop', 'msg_1', {NOW}, '/shop', 'first')".encode())
+        running = asyncio.ensure_future(ledger.receive(delivery("second")))
+
+        async def it_waits() -> bool:
+            return postgres.run("SELECT 1 FROM pg_locks WHERE NOT granted") != []
+
+        await eventually(it_waits)
+        other.execute("COMMIT")
+    assert await running is Arrival.REPLAYED
+    assert database.run("SELECT COUNT(*) FROM events") == [(0,)]
+    assert await ledger.receive(delivery("second", timestamp=NOW + 1)) is Arrival.NEW
+    await database.aclose()

@@ -172,6 +172,7 @@ STRANGE = [
     ("/a", "b'; DROP TABLE events; --"), ("/a", 'b"'), ("/a", "b\\0"), ("/a", "%s %(source)s :source ?"),
     ("/a", "caf\u00e9"), ("/a", "cafe\u0301"), ("/a", "CAF\u00c9"), ("/a", "caf\u00e9 "), ("/a", "\U0001f4a9"),
     ("/a", "stra\u00dfe"), ("/a", "strasse"), ("/a", "\ufb01"), ("/a", "fi"), ("/a", "1"), ("/a", "01"), ("/A", "1"),
+    ("/a", "id"), ("/a", "ID"),
     ("s" * 1024, "\U0010fffd" * 256), ("s" * 1024, "\U0010fffd" * 255),
 ]  # fmt: skip
 

@@ -20,21 +20,21 @@ from tests.support.ledger import NO_TIME, LedgerDatabase, sqlite_database
 pytestmark = pytest.mark.timeout(300)
 
 LONG_AGO = 1
-IDENTITIES = [("/a", "b::c"), ("/a::b", "c"), ("/a", "caf\u00e9"), ("/a", "cafe\u0301")]
+IDENTITIES = [("/a", "b::caf\u00e9"), ("/a", "b::cafe\u0301"), ("/a::b", "caf\u00e9")]
 DELIVERIES = st.builds(
     lambda identity, **changes: delivery(identity[1], identity[0], **changes),
     st.sampled_from(IDENTITIES),
-    caller=st.sampled_from(["shop", "Shop"]),
-    webhook_id=st.sampled_from(["msg_1", "msg_2"]),
-    timestamp=st.sampled_from([NOW, LONG_AGO]),
-    fingerprint=st.sampled_from(["fp1:a", "fp1:a", "fp1:b"]),
+    caller=st.sampled_from(["shop", "shop", "Shop"]),
+    webhook_id=st.sampled_from(["msg_1", "msg_1", "msg_2"]),
+    timestamp=st.sampled_from([NOW, NOW, LONG_AGO]),
+    fingerprint=st.sampled_from(["fp1:a", "fp1:a", "fp1:a", "fp1:b"]),
 )
 STEPS = st.one_of(
     st.tuples(st.just("receive"), DELIVERIES),
     st.tuples(st.just("receive"), DELIVERIES),
     st.tuples(st.just("start"), st.tuples(st.sampled_from(IDENTITIES), st.sampled_from(["fp1:a", "fp1:a", "fp1:b"]))),
     st.tuples(st.just("end"), st.sampled_from(IDENTITIES)),
-    st.tuples(st.just("pause"), st.booleans()),
+    st.tuples(st.just("pause"), st.sampled_from([False, False, True])),
     st.tuples(st.sampled_from(["forget_nonces", "forget_orders", "forget_unstarted"]), st.none()),
 )
 
@@ -131,8 +131,8 @@ def test_whatever_happens_the_ledger_says_what_the_model_says(
     """W05, W06, W07, C04, I01, I12: each answer, and what is kept, whichever of two doors is asked."""
     runner, database, ledgers = doors
 
-    @settings(max_examples=150, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
-    @given(st.lists(STEPS, max_size=25))
+    @settings(max_examples=200, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
+    @given(st.lists(STEPS, min_size=6, max_size=25))
     def agrees(steps: list[tuple[str, Any]]) -> None:
         database.empty()
         model = Model()

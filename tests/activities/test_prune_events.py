@@ -30,7 +30,7 @@ async def test_an_event_stays_as_long_as_its_order(database: LedgerDatabase, led
     """I02: while the order is remembered its event is a duplicate, however old it is; afterwards it is a new one."""
     sent = delivery()
     await ledger.receive(sent)
-    await ledger.event_started(sent.source, sent.event_id)
+    await ledger.event_started(sent.source, sent.event_id, sent.fingerprint)
     database.run("UPDATE events SET received_at = 0, started_at = 1")
     assert (await pruned(ledger), await prune_events(ledger, PERIOD, dry_run=False)) == ([], 0)
     await an_old_order(database, ledger, sent.workflow_id, days=399)
@@ -63,7 +63,7 @@ async def test_only_an_event_that_never_became_an_order_is_forgotten_alone(
         await ledger.receive(sent)
     await make_open(ledger, old.workflow_id, known)
     if known == "start":
-        await ledger.event_started(old.source, old.event_id)
+        await ledger.event_started(old.source, old.event_id, old.fingerprint)
     database.run(f"UPDATE events SET received_at = received_at - {401 * 86_400_000} WHERE event_id = 'old'")
     expected = 0 if known else 1
     assert await prune_events(ledger, timedelta(days=402), dry_run=False) == 0

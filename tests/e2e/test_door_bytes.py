@@ -56,7 +56,7 @@ LENGTHS: Final = {
     "hex": ["0x10"],
     "two that differ": ["10", "11"],
     "a list that differs": ["10, 11"],
-    "Arabic digits": ["١٠"],
+    "digits of another script": ["\u0661\u0660"],
     "of 5000 digits": ["9" * 5000],
     "a fraction": ["10.0"],
 }
@@ -84,7 +84,9 @@ async def test_a_length_that_lies_gains_nothing(door: Door, street: Street) -> N
 async def test_length_and_chunks_at_once_start_nothing_twice(door: Door, street: Street) -> None:
     """W08: a request with both framings is how requests are smuggled past a proxy."""
     body, smuggled = as_bytes(street.shop.placed()), as_bytes(street.shop.placed())
-    inner = door.head("POST", EVENTS, [*street.shop.headers(smuggled), ("content-length", str(len(smuggled)))]) + smuggled
+    inner = (
+        door.head("POST", EVENTS, [*street.shop.headers(smuggled), ("content-length", str(len(smuggled)))]) + smuggled
+    )
     chunked = f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n" + inner
     headers = [*street.shop.headers(body), ("transfer-encoding", "chunked"), ("content-length", str(len(chunked)))]
     said = await door.talk(door.head("POST", EVENTS, headers) + chunked)
@@ -220,7 +222,9 @@ async def test_a_key_that_comes_twice_is_refused(door: Door, street: Street, old
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "Infinity", "1e999", "-1e999", "1E400"])
-@pytest.mark.parametrize("place", [b'"total_minor": 3399', b'"quantity": 2', b'"order_id": "1001"', b'"specversion": "1.0"'])
+@pytest.mark.parametrize(
+    "place", [b'"total_minor": 3399', b'"quantity": 2', b'"order_id": "1001"', b'"specversion": "1.0"']
+)
 async def test_a_number_beyond_numbers_is_refused(door: Door, street: Street, number: str, place: bytes) -> None:
     """W15: wherever it stands."""
     name = place.partition(b":")[0]
@@ -249,7 +253,8 @@ async def test_a_huge_number_is_refused(door: Door, street: Street, number: str)
 
 
 @pytest.mark.parametrize(
-    "place", [b'"1001"', b'"mug-blue"', b'"/shop"', b'"specversion"', b'"tea-green"', b'"dev.orderflow.order.placed.v1"']
+    "place",
+    [b'"1001"', b'"mug-blue"', b'"/shop"', b'"specversion"', b'"tea-green"', b'"dev.orderflow.order.placed.v1"'],
 )
 @pytest.mark.parametrize("lone", [rb"\ud800", rb"\udfff", rb"\ud83d\ud83d", rb"\udf75\ud83c"])
 async def test_a_lone_surrogate_is_refused_and_poisons_nothing(

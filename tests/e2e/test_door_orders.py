@@ -41,8 +41,8 @@ async def test_the_orders_of_others_are_as_unknown_as_none(door: Door, street: S
     "order",
     [
         "order-", "x", "order-" + "0" * 31, "order-" + "0" * 33, "ORDER-" + "0" * 32, "order-" + "g" * 32, "%00", "%ff",
-        "..%2f..%2fetc%2fpasswd", "order-0'%20OR%201=1", "%F0%9F%8D%B5", "a" * 4000, "order-" + "0" * 32 + "%0a", "?x=1",
-        "temporal-sys-scheduler", "reconcile", ";", "%", "%zz",
+        "..%2f..%2fetc%2fpasswd", "order-0'%20OR%201=1", "%F0%9F%8D%B5", "a" * 4000, "order-" + "0" * 32 + "%0a",
+        "?x=1", "temporal-sys-scheduler", "reconcile", ";", "%", "%zz",
     ],
 )  # fmt: skip
 async def test_a_name_that_is_no_orders_is_not_found(door: Door, street: Street, order: str) -> None:
@@ -84,7 +84,9 @@ async def test_a_token_is_one_header_of_one_scheme(door: Door, street: Street) -
     in_query = await door.send(method="GET", target=f"{target}?access_token={street.shop.token}")
     assert in_query.told == TOKEN_INVALID
     for scheme in ("bearer", "BEARER", "Bearer"):
-        taken = await door.send(method="GET", target=target, headers=[("authorization", f"{scheme} {street.shop.token}")])
+        taken = await door.send(
+            method="GET", target=target, headers=[("authorization", f"{scheme} {street.shop.token}")]
+        )
         assert taken.status == 200
 
 
@@ -98,7 +100,7 @@ async def test_a_signing_secret_is_no_token_and_a_token_signs_nothing(door: Door
 
 
 async def test_a_refusal_repeats_nothing_of_what_it_refuses(door: Door, street: Street) -> None:
-    """O01, issue 4: with canaries as values, wherever an event can hold them; only names of members are named (C08)."""
+    """O01, issue 4: with canaries as values, wherever an event can hold them; names of members are named (C08)."""
     event = street.shop.placed()
     customer, email, note = CANARIES
     spoilt: list[Any] = [
@@ -137,9 +139,11 @@ async def test_the_document_of_the_door_is_valid_and_kept_in_the_repository(door
 
 @pytest.mark.parametrize("target", ["/livez", "/readyz", "/openapi.json"])
 async def test_what_needs_no_proof_tells_no_secrets(door: Door, street: Street, target: str) -> None:
-    """Issue 4: probes and document are for anybody on the network; no address, no caller, no version of what is behind."""
+    """Issue 4: probes and document are for anybody on the network; no address, no caller, nothing of what is behind."""
     answer = await door.ask(target)
     assert answer.status == 200
     told = answer.body.decode()
-    assert not [word for word in ("127.0.0.1", "/tmp", "postgres", street.shop.token, "market", "kiosk") if word in told]
+    assert not [
+        word for word in ("127.0.0.1", "/tmp", "postgres", street.shop.token, "market", "kiosk") if word in told
+    ]
     assert "server" not in answer.headers

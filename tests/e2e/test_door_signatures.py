@@ -145,7 +145,7 @@ async def test_any_one_signature_of_a_living_secret_is_enough(
 
 
 async def test_a_thousand_candidates_are_refused_quickly(door: Door, street: Street) -> None:
-    """W03: the header is cut off by its size, or the number of candidates is capped; the good last one does not count."""
+    """W03: the header is cut off by its size, or candidates are capped; that the last one is good does not count."""
     body, second = as_bytes(street.shop.placed()), str(int(time.time()))
     good = _new("msg_1", second, body, street)
     bad = " ".join([_bad("msg_1", second, body, street)] * 999)
@@ -176,7 +176,7 @@ async def test_a_delivery_is_good_for_five_minutes_and_a_minute_ahead(
 
 
 def _stamps() -> dict[str, Callable[[int], Text]]:
-    arabic = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")  # noqa: RUF001 - digits of another script, on purpose
+    arabic = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
     return {
         "with an exponent": lambda now: "1e9",
         "with letters behind": lambda now: f"{now}abc",

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
-from orderflow.domain.deliveries import Cause
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, Cause
 from orderflow.embedded import free_port
-from orderflow.sending import MAX_EVENT_BYTES, Patience, Sender, Taken, Undelivered
+from orderflow.sending import Patience, Sender, Taken, Undelivered
 from orderflow.webhooks import read_secret
 from tests.order_events import EXAMPLE
 from tests.support.command_line import Ran, orderflow, unconfigure

@@ -17,9 +17,9 @@ import pytest
 
 from orderflow.cli.event_lines import EventLines
 from orderflow.cli.many_events import HOPELESS
+from orderflow.domain.deliveries import MAX_EVENT_BYTES
 from orderflow.domain.events import workflow_id
 from orderflow.embedded import free_port
-from orderflow.sending import MAX_EVENT_BYTES
 from tests.order_events import EXAMPLE, event
 from tests.support.command_line import PATIENCE, PROGRAM, Ran, orderflow, unconfigure
 from tests.support.observing import eventually
@@ -175,15 +175,16 @@ def test_a_line_that_is_too_large_is_not_sent_and_the_next_one_is() -> None:
 def test_so_many_are_under_way_at_once_and_no_more() -> None:
     """Issue: `--parallel`, as the door sees it."""
     write(60)
-    at_once, most, lock, full = [0], [0], threading.Lock(), threading.Event()
+    at_once, most, lock, more = [0], [0], threading.Lock(), threading.Event()
 
-    def script(_: Received) -> Reply:
+    def script(received: Received) -> Reply:
         with lock:
             at_once[0] += 1
             most[0] = max(most[0], at_once[0])
-            if at_once[0] == 5:
-                full.set()
-        full.wait(10)
+            if at_once[0] > 5:
+                more.set()
+        if received.number <= 5:
+            more.wait(1)  # one too many would come meanwhile
         with lock:
             at_once[0] -= 1
         return taken()
@@ -239,6 +240,15 @@ def test_a_file_that_cannot_be_read_is_exit_code_2(file: str) -> None:
     assert ran.code == 2
     assert len(ran.err.splitlines()) == 1
     assert ran.out == ""
+
+
+def test_settings_that_cannot_be_used_are_told_before_anything_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """O01: no summary of a run that never was."""
+    write(1)
+    monkeypatch.delenv("ORDERFLOW_CALLER_SECRET")
+    ran = orderflow("submit", "--jsonl", "events.jsonl", "--url", "http://127.0.0.1:9")
+    assert (ran.code, ran.out) == (2, "")
+    assert "ORDERFLOW_CALLER_SECRET" in ran.err
 
 
 async def test_reading_takes_no_more_memory_for_many_lines() -> None:
@@ -352,6 +362,17 @@ async def test_a_terminal_shows_a_bar_and_nothing_of_it_is_left() -> None:
     assert "━" in shown or "100%" in shown
     assert out.splitlines()[0] == "100 events"
     assert "\x1b" not in out
+
+
+async def test_a_bar_on_the_terminal_keeps_out_of_what_is_piped_on() -> None:
+    """O01: each line of standard output stays JSON while the bar is painted."""
+    write(50)
+    with scripted_door(lambda _: taken()) as door:
+        async with Typed("submit", "--jsonl", "events.jsonl", "--url", door.url, "--json") as typed:
+            _, out = await typed.ended()
+            shown = typed.look().decode()
+    assert len([json.loads(line) for line in out.splitlines()]) == 51
+    assert "{" not in shown
 
 
 async def test_a_terminal_tells_why_nothing_happens_just_now() -> None:

@@ -131,7 +131,7 @@ async def _all_of(reader: asyncio.StreamReader) -> bytes:
 async def open_door(
     folder: Path, environment: Mapping[str, str], *, name: str = "door", port: int = 0
 ) -> AsyncIterator[Door]:
-    """A door with these settings, its state in `folder`; when it closes, its log must be as clean as its answers were."""
+    """A door with these settings, its state in `folder`; when it closes, its log must be as clean as its answers."""
     command = (*INGRESS, "--port", str(port))
     settings = bare_environment(**{"ORDERFLOW_STATE_DIR": str(folder), "ORDERFLOW_LOG_FORMAT": "json", **environment})
     async with Child(command, folder, settings, name=name) as child:

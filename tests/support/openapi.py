@@ -28,7 +28,11 @@ class Document:
         response = operation["responses"].get(str(answer.status))
         if response is None:
             return [f"{method} {path} does not announce {answer.status}"]
-        missing = [name for name, each in response.get("headers", {}).items() if each.get("required") and name not in answer.headers]
+        missing = [
+            name
+            for name, each in response.get("headers", {}).items()
+            if each.get("required") and name not in answer.headers
+        ]
         if missing:
             return [f"{answer.status} without {missing}"]
         media_type = answer.headers.get_content_type()
@@ -57,7 +61,8 @@ class Document:
     @cached_property
     def _registry(self) -> "Registry[Any]":
         resource = Resource.from_contents(self.content, default_specification=DRAFT202012)
-        return Registry().with_resource(_BASE, resource)
+        registry: Registry[Any] = Registry().with_resource(_BASE, resource)
+        return registry
 
 
 def _quoted(pointer: str) -> str:

@@ -5,7 +5,7 @@ Nothing of the product is used here. What this says and what the door says must 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,8 +15,10 @@ from abnf.grammars import rfc3986
 _LARGEST: Final = 2**53 - 1
 _DEEPEST: Final = 32
 _LONGEST: Final = {"id": 256, "subject": 256, "source": 1024, "note": 1000, "email": 320}
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_JSON: Final = re.compile(r'application/json([ \t]*;[ \t]*[\w!#$%&\'*+.^`|~-]+=([\w!#$%&\'*+.^`|~-]+|"[^"\\]*"))*', re.I | re.A)
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:[0-5]\d)", re.ASCII)
+_JSON: Final = re.compile(
+    r'application/json([ \t]*;[ \t]*[\w!#$%&\'*+.^`|~-]+=([\w!#$%&\'*+.^`|~-]+|"[ !#-\[\]-~]*"))*', re.I | re.A
+)
 CURRENCIES: Final = frozenset({"EUR", "JPY", "KWD", "USD"})
 """Those that the callers of the tests may send."""
 
@@ -66,7 +68,7 @@ def _depth(value: Any) -> int:
     return (1 + max(map(_depth, inner), default=0)) if isinstance(value, dict | list) else 0
 
 
-def _members(value: Any, needed: set[str], optional: set[str] = frozenset()) -> Mapping[str, Any]:  # type: ignore[assignment]
+def _members(value: Any, needed: Set[str], optional: Set[str] = frozenset()) -> Mapping[str, Any]:
     _require(isinstance(value, dict))
     _require(needed <= value.keys() <= needed | optional)
     return {name: member for name, member in value.items() if name in needed or member is not None}

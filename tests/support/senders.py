@@ -31,7 +31,7 @@ def new_secret() -> str:
 
 
 def placed(**changes: object) -> dict[str, Any]:
-    """A valid event with an id of its own, full of canaries; `changes` are members by path, see `order_events.event`."""
+    """A valid event with an id of its own, full of canaries; `changes` are members by path, see `order_events`."""
     customer, email, note = CANARIES
     told = {"data__customer__id": customer, "data__customer__email": email, "data__note": note}
     return event(**{"id": uuid.uuid4().hex, **told, **changes})

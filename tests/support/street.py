@@ -55,18 +55,21 @@ class Street:
             "MARKET_SECRET": str(self.market.secret),
         }
 
-    @property
-    def ledger(self) -> LedgerDatabase:
-        """The door's ledger, to look into."""
-        return LedgerDatabase(self.ledger_url or f"sqlite:///{self.folder / 'ledger.db'}")
-
     def caller(self, name: str) -> Sender:
         """One of them, by name."""
         return {each.name: each for each in (self.shop, self.market, self.kiosk, self.anyone)}[name]
 
-    def events(self) -> int:
+    async def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement in the door's ledger, past the door."""
+        database = LedgerDatabase(self.ledger_url or f"sqlite:///{self.folder / 'ledger.db'}")
+        try:
+            return database.run(sql)
+        finally:
+            await database.aclose()
+
+    async def events(self) -> int:
         """How many events the ledger has."""
-        return int(self.ledger.run("SELECT count(*) FROM events")[0][0])
+        return int((await self.run("SELECT count(*) FROM events"))[0][0])
 
     def admit(self, *more: Mapping[str, Any]) -> None:
         """Write the callers file and the secrets that it names, anew or for the first time."""

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from orderflow.definitions import load_published, packaged_definitions
+from orderflow.definitions import load_chosen, load_published, packaged_definitions
 from orderflow.domain.definition import Definition, check_definition, load_definition
-from orderflow.domain.errors import PERMANENT_TYPES, InvalidDefinition, InvalidInput
+from orderflow.domain.errors import PERMANENT_TYPES, InvalidDefinition, InvalidInput, InvalidSettings
 from orderflow.domain.intents import digest
 from tests.definitions import CATALOGUE, SHIPPED, graph, load, shipped
 
@@ -132,3 +132,13 @@ def test_what_is_no_folder_is_one_clear_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "file.json").write_text("{}")
     with pytest.raises(InvalidInput, match=rf"folder of definitions .*{name} cannot be read: \w+"):
         load_published(CATALOGUE, tmp_path / name)
+
+
+def test_a_definition_for_new_orders_has_to_be_one_that_workers_publish(tmp_path: Path) -> None:
+    """A door that starts orders which every worker refuses would lose each of them."""
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps(shipped({"$.version": "1.0.1"})))
+    with pytest.raises(InvalidSettings, match=r"ORDERFLOW_ORDER_DEFINITION: .*own\.json is neither packaged nor in"):
+        load_chosen(CATALOGUE, own)
+    assert load_chosen(CATALOGUE, own, tmp_path).version == "1.0.1"
+    assert load_chosen(CATALOGUE).version == "1.0.0"

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from orderflow.domain.deliveries import Cause, DeliveryRefused
-from orderflow.ingress.reading import MAX_BODY, read_body, read_event, require_cloudevent
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, Cause, DeliveryRefused
+from orderflow.ingress.reading import read_body, read_event, require_cloudevent
 from tests.order_events import event
 
 TYPE = (b"content-type", b"application/cloudevents+json")
@@ -21,7 +21,7 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
 
 async def test_a_body_of_exactly_the_limit_is_read_whole() -> None:
     """T43: the cap itself is still taken."""
-    assert await read_body([], chunks(b"a" * (MAX_BODY - 1), b"b")) == b"a" * (MAX_BODY - 1) + b"b"
+    assert await read_body([], chunks(b"a" * (MAX_EVENT_BYTES - 1), b"b")) == b"a" * (MAX_EVENT_BYTES - 1) + b"b"
 
 
 async def test_a_body_of_one_byte_more_is_not_read_to_its_end() -> None:
@@ -36,7 +36,7 @@ async def test_a_body_of_one_byte_more_is_not_read_to_its_end() -> None:
     with pytest.raises(DeliveryRefused) as refused:
         await read_body([(b"content-length", b"10")], endless())
     assert refused.value.cause is Cause.BODY_TOO_LARGE
-    assert len(read) == MAX_BODY // 1024 + 1
+    assert len(read) == MAX_EVENT_BYTES // 1024 + 1
 
 
 async def test_a_length_beyond_the_limit_is_refused_before_a_byte_is_read() -> None:

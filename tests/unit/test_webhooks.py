@@ -144,6 +144,22 @@ def test_any_flipped_bit_is_refused(data: st.DataObject, body: bytes, pair: tupl
     assert said(headers, parts[0], [key(pair[1])]) in UNAUTHENTIC
 
 
+@pytest.mark.parametrize("pair", [(SECRET, SECRET), PAIR], ids=["v1", "v1a"])
+def test_a_signature_has_one_form_only(pair: tuple[str, str]) -> None:
+    """W01: every bit of it, and every other last character, which can stand for the same bytes in base64."""
+    genuine = headers_of(b"{}", pair[0])
+    value = dict(genuine)[b"webhook-signature"]
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+    ending = len(value.rstrip(b"=")) - 1
+    others = {value[:ending] + bytes([last]) + value[ending + 1 :] for last in alphabet} - {value}
+    for bit in range(len(value) * 8):
+        flipped = bytearray(value)
+        flipped[bit // 8] ^= 1 << bit % 8
+        others.add(bytes(flipped))
+    for other in others:
+        assert said(replaced(genuine, b"webhook-signature", other), keys=[key(pair[1])]) is Cause.SIGNATURE_INVALID
+
+
 def test_of_several_signatures_one_good_one_is_enough() -> None:
     """W03: old and new while a secret is changed, in either order, among versions that nobody knows."""
     for secrets in itertools.permutations((OTHER_SECRET, SECRET, PAIR[0])):

@@ -65,7 +65,7 @@ SELECT * FROM events WHERE workflow_id = :workflow_id ORDER BY received_at LIMIT
 -- Received longer than :period_ms ago, and never started as far as anybody knows.
 SELECT COUNT(*) AS waiting FROM events
 WHERE started_at IS NULL
-    AND received_at <= now_ms() - :period_ms
+    AND received_at <= (SELECT now_ms() - :period_ms)
     AND NOT EXISTS (SELECT 1 FROM endings WHERE endings.workflow_id = events.workflow_id);
 
 -- name: intake

@@ -71,10 +71,11 @@ SELECT workflow_id FROM endings WHERE workflow_id = :workflow_id;
 
 -- name: unstarted_events
 -- Events that were received longer than :period_ms ago, whose order nobody started: it ended nowhere, did nothing, and
--- stands before nobody.
+-- stands before nobody. The clock is read once, by a SELECT of its own: or PostgreSQL reads it for each row, and no index
+-- helps to find the few that are old.
 SELECT COUNT(*) AS events FROM events
 WHERE started_at IS NULL
-    AND received_at <= now_ms() - :period_ms
+    AND received_at <= (SELECT now_ms() - :period_ms)
     AND NOT EXISTS (SELECT 1 FROM endings WHERE endings.workflow_id = events.workflow_id)
     AND NOT EXISTS (SELECT 1 FROM effects WHERE effects.workflow_id = events.workflow_id)
     AND NOT EXISTS (SELECT 1 FROM review_items WHERE review_items.workflow_id = events.workflow_id);
@@ -84,7 +85,7 @@ WHERE started_at IS NULL
 DELETE FROM events WHERE started_at IS NULL AND (source, event_id) IN (
     SELECT source, event_id FROM events
     WHERE started_at IS NULL
-        AND received_at <= now_ms() - :period_ms
+        AND received_at <= (SELECT now_ms() - :period_ms)
         AND NOT EXISTS (SELECT 1 FROM endings WHERE endings.workflow_id = events.workflow_id)
         AND NOT EXISTS (SELECT 1 FROM effects WHERE effects.workflow_id = events.workflow_id)
         AND NOT EXISTS (SELECT 1 FROM review_items WHERE review_items.workflow_id = events.workflow_id)
@@ -97,7 +98,7 @@ RETURNING event_id;
 -- So many of the oldest whose timestamp lies longer than :period_ms in the past; whole seconds, rather kept too long.
 DELETE FROM nonces WHERE (caller, webhook_id, timestamp) IN (
     SELECT caller, webhook_id, timestamp FROM nonces
-    WHERE timestamp < (now_ms() - :period_ms) / 1000
+    WHERE timestamp < (SELECT (now_ms() - :period_ms) / 1000)
     ORDER BY timestamp
     LIMIT :limit
 )
