@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from orderflow.ingress.reading import MAX_BODY, MEDIA_TYPE
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, MEDIA_TYPE
 from orderflow.webhooks import SigningSecret, new_secret, read_secret, signed_headers
 
 EVENTS: Final = "/v1/events"
@@ -34,7 +34,7 @@ def bodies(series: str) -> Iterator[bytes]:
 
 def largest(body: bytes) -> bytes:
     """The same event with as much white space behind it as the door takes."""
-    return body.ljust(MAX_BODY)
+    return body.ljust(MAX_EVENT_BYTES)
 
 
 def stranger() -> SigningSecret:
