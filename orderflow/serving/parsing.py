@@ -1,7 +1,7 @@
 """HTTP/1.1 by h11, stricter: bounded heads and chunks, one way to say how long a body is."""
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import h11
 
@@ -47,7 +47,9 @@ class StrictConnection(h11.Connection):
                 raise h11.RemoteProtocolError(f"more than {self._limits.chunks} chunks")
 
 
-def _in_origin_form(event: h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]) -> Any:
+def _in_origin_form(
+    event: h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED],
+) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
     """Give a request that names the whole URL, as to a proxy, its path alone: servers take both (RFC 9112, 3.2.2)."""
     if not isinstance(event, h11.Request) or (found := _ABSOLUTE.match(event.target)) is None:
         return event
