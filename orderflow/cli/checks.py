@@ -129,16 +129,16 @@ async def _ledger(settings: Settings) -> AsyncIterator[Check]:
         ledger = await open_ledger(settings)
         try:
             yield _doubted(settings, await ledger.check())
-            yield intake_check(await ledger.intake())
+            yield intake_check(await ledger.intake(), datetime.now(UTC))
         finally:
             await ledger.aclose()
     except OrderflowError as error:
         yield Check("ledger", Health.FAIL, error.message)
 
 
-def intake_check(gates: Iterable[IntakeRecord]) -> Check:
+def intake_check(gates: Iterable[IntakeRecord], now: datetime) -> Check:
     """Whether new events are taken in: by order of operators, and as far as doors said lately."""
-    recent = datetime.now(UTC) - RECENT
+    recent = now - RECENT
     closed = [gate for gate in gates if gate.paused and (gate.scope == ALL_DOORS or gate.seen_at > recent)]
     if not closed:
         return Check("intake", Health.OK, "new events are taken in")

@@ -38,6 +38,6 @@ def test_a_closed_gate_is_told_unless_its_door_is_long_gone(
 ) -> None:
     """What operators said holds until they say otherwise; a door that is silent keeps nothing closed."""
     gate = IntakeRecord(scope, paused, "stocktaking", "carol", NOW, NOW - timedelta(seconds=seen_ago))
-    check = intake_check([gate])
+    check = intake_check([gate], NOW)
     assert check.health is health
     assert ("stocktaking" in check.says) is (health is Health.WARN)
