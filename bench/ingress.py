@@ -17,7 +17,7 @@ from bench.slow_senders import Besieged, measure_siege
 
 
 def main(
-    pairs: Annotated[int, typer.Option(min=5, help="Pairs of blocks of accepted events, on each database.")] = 20,
+    pairs: Annotated[int, typer.Option(min=5, help="Pairs of blocks of accepted events, on each database.")] = 30,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
 ) -> None:
     """Measure the door, on SQLite and on PostgreSQL, before a real Temporal server; leaves nothing behind."""

@@ -65,11 +65,15 @@ async def measure_siege(url: str, pid: int, deliver: Deliver, target: str = "/v1
     server, quiet, besieged, ratios = psutil.Process(pid), list[float](), list[float](), list[float]()
     await _block(deliver)  # warm
     before = most = server.memory_info().rss
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, server.memory_info().rss)
+
     for _ in range(PAIRS):
         alone = await _block(deliver)
         with _siege(url, target):
-            crowded = await _block(deliver)
-            most = max(most, server.memory_info().rss)
+            crowded = await _block(deliver, look)
         quiet += alone
         besieged += crowded
         ratios.append(median(crowded) / median(alone))
@@ -83,12 +87,13 @@ async def measure_siege(url: str, pid: int, deliver: Deliver, target: str = "/v1
     )
 
 
-async def _block(deliver: Deliver) -> list[float]:
+async def _block(deliver: Deliver, after_each: Callable[[], None] = lambda: None) -> list[float]:
     times = []
     for _ in range(DELIVERIES):
         begun = perf_counter()
         await deliver()
         times.append((perf_counter() - begun) * 1000)
+        after_each()
     return times
 
 
