@@ -96,7 +96,7 @@ def _asked(measured: MeasuredIngress) -> list[tuple[str, ...]]:
     asked: list[tuple[str, str, str, str, bool]] = []
     for one in measured.accepting:
         met = one.ratio >= accepting.AT_LEAST
-        asked.append(("door to bare starts", one.database, f">= {accepting.AT_LEAST}", f"{one.ratio:.2f}", met))
+        asked.append(("door to bare starts", one.database, f">= {accepting.AT_LEAST}", f"{one.ratio:.3f}", met))
     for refused in measured.refusing:
         for what, ratio in (("time", refused.time_ratio), ("CPU", refused.cpu_ratio)):
             size, most = f"{refused.size:,} bytes", refusing.AT_MOST
