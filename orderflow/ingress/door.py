@@ -78,7 +78,7 @@ class Door:
             whose.order = workflow_id(event.source, event.id)
             permit(caller, event)
             self._require_open()
-            taken = await self._place(_delivery(signed, event), event)
+            taken = await self._place(_delivery(signed, event, whose.order), event)
         self.teller.taken(whose, new=taken.new)
         return taken
 
@@ -131,7 +131,7 @@ class Door:
         return Taken(delivery.workflow_id, new=False)
 
 
-def _delivery(signed: Signed, event: OrderEvent) -> Delivery:
+def _delivery(signed: Signed, event: OrderEvent, order: str) -> Delivery:
     return Delivery(
         caller=signed.caller,
         webhook_id=signed.webhook_id,
@@ -139,7 +139,7 @@ def _delivery(signed: Signed, event: OrderEvent) -> Delivery:
         source=event.source,
         event_id=event.id,
         fingerprint=payload_fingerprint(event),
-        workflow_id=workflow_id(event.source, event.id),
+        workflow_id=order,
     )
 
 

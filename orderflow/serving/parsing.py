@@ -19,6 +19,7 @@ class StrictConnection(h11.Connection):
         self.refusal: h11.RemoteProtocolError | None = None
         self._limits = limits
         self._chunks = 0
+        self._head: list[bytes] = []
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Give what h11 makes of the bytes. Raises `h11.RemoteProtocolError`, its hint being the status."""
@@ -31,11 +32,19 @@ class StrictConnection(h11.Connection):
         return event
 
     def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
-        """Give the bytes of `event`; an answer before the end of its request says that it is the last one."""
+        """Give the bytes of `event`; an answer before the end of its request says that it is the last one.
+
+        A head waits for what follows it, so that both are one packet and one call of the system.
+        """
         if isinstance(event, h11.Response) and self.their_state is h11.SEND_BODY and _CLOSE not in event.headers:
             headers = [*event.headers.raw_items(), _CLOSE]
             event = h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
-        return super().send_with_data_passthrough(event)
+        sent = super().send_with_data_passthrough(event)
+        if isinstance(event, h11.Response):
+            self._head = sent or []
+            return []
+        head, self._head = self._head, []
+        return [*head, *(sent or [])] if head else sent
 
     def _check(self, event: h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]) -> None:
         if isinstance(event, h11.Request):
