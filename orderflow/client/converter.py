@@ -71,15 +71,16 @@ def data_converter(settings: Settings | None = None) -> DataConverter:
 
     Raises `InvalidSettings` if the keys cannot be used.
     """
-    chosen = settings or load_settings()
-    ring = key_ring(chosen)
-    if ring is None:
-        return replace(_CONVERTER, payload_codec=OrderCodec())
-    return replace(
-        _CONVERTER,
-        payload_codec=OrderCodec(ring, plaintext=chosen.payload_plaintext == "read"),
-        failure_converter_class=ConfidentialFailureConverter,
-    )
+    codec = order_codec(settings or load_settings())
+    if codec.ring is None:
+        return replace(_CONVERTER, payload_codec=codec)
+    return replace(_CONVERTER, payload_codec=codec, failure_converter_class=ConfidentialFailureConverter)
+
+
+def order_codec(settings: Settings) -> OrderCodec:
+    """Give the codec that `settings` ask for, of no place yet. Raises `InvalidSettings` if the keys cannot be used."""
+    ring = key_ring(settings)
+    return OrderCodec() if ring is None else OrderCodec(ring, plaintext=settings.payload_plaintext == "read")
 
 
 def key_ring(settings: Settings) -> KeyRing | None:

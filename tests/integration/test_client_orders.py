@@ -22,6 +22,7 @@ from orderflow.client import (
     ServerUnreachable,
     UnknownOrder,
     address_of,
+    codec_of,
     connect,
     decide,
     list_orders,
@@ -198,11 +199,23 @@ def in_a_shell(command: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def target_of(client: Client) -> dict[str, str]:
+    """Where a printed command is to run."""
+    return {"address": address_of(client), "namespace": client.namespace}
+
+
 async def test_the_printed_start_command_starts_the_same_order(client: Client) -> None:
     """As it stands, whatever stands in the event; and a second time it finds the first one."""
     event = accepted(id=f"{uuid.uuid4().hex} it's $(exit 1) `x` \\ 😀", data__note=ODD)
     queue = some_queue()
-    command = start_command(event, DEFINITION, address=address_of(client), namespace=client.namespace, task_queue=queue)
+    command = start_command(
+        event,
+        DEFINITION,
+        codec=codec_of(client),
+        address=address_of(client),
+        namespace=client.namespace,
+        task_queue=queue,
+    )
     done = await asyncio.to_thread(in_a_shell, command)
     assert done.returncode == 0, done.stderr
     order = workflow_id(event.source, event.id)
@@ -222,7 +235,7 @@ async def test_the_printed_start_command_starts_the_same_order(client: Client) -
 async def test_the_printed_signal_command_delivers_the_decision(client: Client) -> None:
     """What the approver signed arrives as it is."""
     started = await start_order(client, order_event(), DEFINITION, task_queue=some_queue())
-    command = signal_command(started.order, "a.b.c", address=address_of(client), namespace=client.namespace)
+    command = signal_command(started.order, "a.b.c", codec=codec_of(client), **target_of(client))
     done = await asyncio.to_thread(in_a_shell, command)
     assert done.returncode == 0, done.stderr
     events = [event async for event in client.get_workflow_handle(started.order).fetch_history_events()]
