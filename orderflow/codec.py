@@ -42,7 +42,7 @@ _SCHEME: Final = "orderflow/1 A256GCM"
 _NONCE: Final = 12
 _TAG: Final = 16
 
-PLAINTEXT: Final = "is not encrypted"
+PLAINTEXT: Final = "is not encrypted, which only ORDERFLOW_PAYLOAD_PLAINTEXT=read allows"
 MOVED: Final = "belongs to another place"
 DAMAGED: Final = "was altered, or cut short"
 UNREADABLE: Final = "is encrypted by somebody else"

@@ -23,4 +23,8 @@ async def failure_message(client: Client, workflow_id: str, failure: Failure) ->
         error = await converter.decode_failure(decoded)
     except PayloadKeyMissing as missing:
         return missing.message
+    return _told(error) if error.__cause__ is None else f"{_told(error)}: {_told(error.__cause__)}"
+
+
+def _told(error: BaseException) -> str:
     return str(getattr(error, "message", error))

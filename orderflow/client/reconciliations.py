@@ -82,7 +82,7 @@ async def reconcile(
                 await _await_other(client, say, patience)
                 continue
             await _begun(client, handle, patience.begin, ours=True)
-            return await _report(handle, say, patience.stalled)
+            return await _report(client, handle, say, patience.stalled)
 
 
 async def _start(client: Client, request: ReconcileRequest, task_queue: str) -> Handle:
@@ -101,7 +101,7 @@ async def _start(client: Client, request: ReconcileRequest, task_queue: str) -> 
 async def _await_other(client: Client, say: Say, patience: Patience) -> None:
     handle: Handle = client.get_workflow_handle(RECONCILE_ID, result_type=ReconcileReport)
     await _begun(client, handle, patience.begin, ours=False)
-    await _ended(handle, say, patience.stalled)
+    await _ended(client, handle, say, patience.stalled)
 
 
 async def _begun(client: Client, handle: Handle, patience: float, *, ours: bool) -> None:
@@ -142,7 +142,7 @@ def _not_begun(status: OrderStatus, patience: float) -> str:
     )
 
 
-async def _report(handle: Handle, say: Say, stalled: float) -> ReconcileReport:
+async def _report(client: Client, handle: Handle, say: Say, stalled: float) -> ReconcileReport:
     await _ended(client, handle, say, stalled)
     try:
         return await handle.result(rpc_timeout=_RPC)
