@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from temporalio import activity, workflow
 from temporalio.client import Client
+from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from orderflow.client import (
@@ -199,6 +200,11 @@ def in_a_shell(command: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def converter_for(client: Client, order: str) -> DataConverter:
+    """What reads the payloads of one order."""
+    return client.data_converter.with_context(WorkflowSerializationContext(client.namespace, order))
+
+
 def target_of(client: Client) -> dict[str, str]:
     """Where a printed command is to run."""
     return {"address": address_of(client), "namespace": client.namespace}
@@ -212,9 +218,8 @@ async def test_the_printed_start_command_starts_the_same_order(client: Client) -
         event,
         DEFINITION,
         codec=codec_of(client),
-        address=address_of(client),
-        namespace=client.namespace,
         task_queue=queue,
+        **target_of(client),
     )
     done = await asyncio.to_thread(in_a_shell, command)
     assert done.returncode == 0, done.stderr
@@ -222,7 +227,7 @@ async def test_the_printed_start_command_starts_the_same_order(client: Client) -
     handle = client.get_workflow_handle(order)
     first = await anext(handle.fetch_history_events())
     payloads = first.workflow_execution_started_event_attributes.input.payloads
-    (sent,) = await client.data_converter.decode(payloads, [OrderInput])
+    (sent,) = await converter_for(client, order).decode(payloads, [OrderInput])
     assert sent == OrderInput(event=event, definition=DEFINITION)
     assert (await order_status(client, order)).stage == "running"
     assert not (await start_order(client, event, DEFINITION)).new
@@ -245,7 +250,7 @@ async def test_the_printed_signal_command_delivers_the_decision(client: Client) 
         if event.HasField("workflow_execution_signaled_event_attributes")
     ]
     assert [signal.signal_name for signal in signals] == ["approve"]
-    assert await client.data_converter.decode(signals[0].input.payloads) == [{"approval": "a.b.c"}]
+    assert await converter_for(client, started.order).decode(signals[0].input.payloads) == [{"approval": "a.b.c"}]
 
 
 async def test_an_order_that_does_not_exist_is_unknown(client: Client) -> None:

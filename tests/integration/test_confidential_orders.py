@@ -1,4 +1,4 @@
-"""With payload keys, Temporal keeps nothing of an order in clear, and orders go on as before (T31, T42, T43, T46, T47)."""
+"""With payload keys, Temporal keeps nothing of an order in clear, and orders go on as before."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What tests of confidential payloads work with: key sets, and canaries to look for wherever Temporal keeps something."""
+"""What tests of confidential payloads work with: key sets, and canaries to look for."""
 
 import base64
 import json
