@@ -32,11 +32,15 @@ dev: $(INSTALLED)  ## Temporal with its UI, a worker and the simulator in one te
 
 test: test-default test-optimized test-uncached  ## the whole suite, then the parts below
 
+# Tests mostly wait for servers: three processes share them out by file, each with servers of its own. PROCESSES=0 takes one.
+PROCESSES ?= 3
+SHARED := --numprocesses $(PROCESSES) --dist loadfile
+
 test-default: $(INSTALLED)  ## the whole suite, warnings as errors
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SHARED)
 
 test-optimized: $(INSTALLED)  ## the cheap folders with python -O, on SQLite
-	$(BIN)/python -O -m pytest tests/architecture tests/unit tests/activities -k "not postgres"
+	$(BIN)/python -O -m pytest $(SHARED) tests/architecture tests/unit tests/activities -k "not postgres"
 
 # Not the fault matrix and what hangs: without a cache the SDK drops a workflow task that comes in during an eviction,
 # and the time-skipping server is slow to hand it out again.
@@ -44,7 +48,7 @@ UNCACHED := $(addprefix tests/workflow/test_,approval_refusals.py bugs.py cancel
 	happy_path.py routes.py standing_effects.py starts.py)
 
 test-uncached: $(INSTALLED)  ## workflow tests with python -O, no workflow kept in the worker's cache
-	ORDERFLOW_TEST_MAX_CACHED_WORKFLOWS=0 $(BIN)/python -O -m pytest $(UNCACHED)
+	ORDERFLOW_TEST_MAX_CACHED_WORKFLOWS=0 $(BIN)/python -O -m pytest $(SHARED) $(UNCACHED)
 
 lint: $(INSTALLED)  ## ruff and the import rules
 	$(BIN)/ruff check

@@ -20,24 +20,24 @@ def print_report(measured: Measured, *, as_json: bool) -> None:
             }
         )
         return
-    _print(
+    print_titled(
         "One effect through the ledger against the activity round trip that it rides on",
         ("CPU", *(cost.database for cost in measured.costs)),
         _costs(measured),
     )
-    _print("Durable effects a second", _RATE, _rates(measured))
-    _print(
+    print_titled("Durable effects a second", _RATE, _rates(measured))
+    print_titled(
         f"{contention.PROCESSES} processes that want the same {contention.EFFECTS} effects", _SAME, _contended(measured)
     )
-    _print(
+    print_titled(
         f"One claim and settle on PostgreSQL, beside {growth.FEW:,} and {measured.plans.rows:,} effects"
         f" ({measured.plans.megabytes:,.0f} MB, filled in {measured.plans.fill_seconds:.0f} s)",
         _GROWN,
         _grown(measured),
     )
-    _print(f"How PostgreSQL runs each statement beside {measured.plans.rows:,} effects", _PLAN, _plans(measured))
+    print_titled(f"How PostgreSQL runs each statement beside {measured.plans.rows:,} effects", _PLAN, _plans(measured))
     print(f"\nA page of reconciliation that finds nothing takes {measured.plans.page_seconds:.2f} s there.")
-    _print("What is asked", _ASKED, _asked(measured))
+    print_titled("What is asked", _ASKED, _asked(measured))
 
 
 _RATE = ("ledger on", "at once", "a second", "slowest block", "one fsync")
@@ -52,12 +52,12 @@ def _costs(measured: Measured) -> list[tuple[str, ...]]:
         return (what, *map(tell, measured.costs))
 
     return [
-        row("round trip without ledger: worker", lambda cost: _ms(cost.worker)),
-        row("round trip without ledger: Temporal's server", lambda cost: _ms(cost.temporal)),
-        row("the ledger adds: worker", lambda cost: _ms(cost.in_worker)),
+        row("round trip without ledger: worker", lambda cost: as_ms(cost.worker)),
+        row("round trip without ledger: Temporal's server", lambda cost: as_ms(cost.temporal)),
+        row("the ledger adds: worker", lambda cost: as_ms(cost.in_worker)),
         row("  with 95 % confidence", lambda cost: f"{cost.in_worker_low:.2f} to {cost.in_worker_high:.2f} ms"),
-        row("  one effect after another, nothing else", lambda cost: _ms(cost.alone)),
-        row("the ledger adds: the database's server", lambda cost: _ms(cost.in_database)),
+        row("  one effect after another, nothing else", lambda cost: as_ms(cost.alone)),
+        row("the ledger adds: the database's server", lambda cost: as_ms(cost.in_database)),
         row("share of the round trip", lambda cost: _percent(cost.share)),
         row("share of the worker alone", lambda cost: _percent(cost.share_of_worker[0])),
         row("  with 95 % confidence", lambda cost: _range(*cost.share_of_worker[1:])),
@@ -66,7 +66,7 @@ def _costs(measured: Measured) -> list[tuple[str, ...]]:
 
 def _rates(measured: Measured) -> list[tuple[str, ...]]:
     return [
-        (rate.database, str(rate.at_once), f"{rate.a_second:,.0f}", f"{rate.slowest:,.0f}", _ms(rate.sync))
+        (rate.database, str(rate.at_once), f"{rate.a_second:,.0f}", f"{rate.slowest:,.0f}", as_ms(rate.sync))
         for rate in measured.throughput
     ]
 
@@ -82,8 +82,8 @@ def _grown(measured: Measured) -> list[tuple[str, ...]]:
     return [
         (
             "waits for the disk" if grown.waiting else "does not wait",
-            _ms(grown.few),
-            _ms(grown.many),
+            as_ms(grown.few),
+            as_ms(grown.many),
             f"{grown.ratio:.2f}",
             f"{grown.ratio_low:.2f} to {grown.ratio_high:.2f}",
         )
@@ -123,12 +123,14 @@ def _asked(measured: Measured) -> list[tuple[str, ...]]:
     return [(what, where, target, got, "yes" if met else "NO") for what, where, target, got, met in asked]
 
 
-def _print(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_titled(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table under its title."""
     print(f"\n{title}\n")
     print_table(headers, rows)
 
 
-def _ms(milliseconds: float) -> str:
+def as_ms(milliseconds: float) -> str:
+    """Give milliseconds for people."""
     return f"{milliseconds:.2f} ms"
 
 

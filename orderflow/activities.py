@@ -19,6 +19,7 @@ from orderflow.attempts import Attempt, heartbeats
 from orderflow.catalogue import Catalogue, StepKind
 from orderflow.contracts import (
     ADMIT_ORDER,
+    ANNOUNCE_WORKFLOW_TYPE,
     FIND_STANDING,
     SETTLE_EFFECT,
     VERIFY_DECISION,
@@ -35,6 +36,7 @@ from orderflow.contracts import (
     UndoResult,
     VerifyRequest,
 )
+from orderflow.domain.announcements import is_announcement
 from orderflow.domain.approvals import Verdict
 from orderflow.domain.effects import Done, EffectState, Provider, Refused
 from orderflow.domain.errors import (
@@ -263,6 +265,15 @@ def _result(record: EffectRecord, now: datetime) -> StepResult:
 
 def require_own_order(order: str) -> None:
     """An activity acts for the order that scheduled it, whoever else can reach the task queue."""
+    _require_scheduled_by(order, WORKFLOW_TYPE)
+
+
+def require_own_books(workflow_id: str) -> None:
+    """What is written down of an order, or of an announcement, is what it says itself."""
+    _require_scheduled_by(workflow_id, ANNOUNCE_WORKFLOW_TYPE if is_announcement(workflow_id) else WORKFLOW_TYPE)
+
+
+def _require_scheduled_by(workflow_id: str, workflow_type: str) -> None:
     info = activity.info()
-    if info.workflow_id != order or info.workflow_type != WORKFLOW_TYPE:
-        raise InvalidInput(f"{info.activity_type} acts for the order that scheduled it, not for {order}")
+    if info.workflow_id != workflow_id or info.workflow_type != workflow_type:
+        raise InvalidInput(f"{info.activity_type} acts for the order that scheduled it, not for {workflow_id}")

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orderflow.domain.announcements import Subscription
 from orderflow.domain.approvals import ApprovalRequest, Refusal
 from orderflow.domain.audit import SafeEvent
 from orderflow.domain.definition import Definition
@@ -15,6 +16,7 @@ from orderflow.domain.orders import Outcome, Reason, Stage, Standing, StepRecord
 WORKFLOW_TYPE = "OrderWorkflow"
 RECONCILE_WORKFLOW_TYPE = "ReconcileWorkflow"
 REPAIR_WORKFLOW_TYPE = "RepairWorkflow"
+ANNOUNCE_WORKFLOW_TYPE = "AnnounceWorkflow"
 TASK_QUEUE = "orderflow"
 APPROVE_SIGNAL = "approve"
 DECIDE_UPDATE = "decide"
@@ -31,10 +33,12 @@ RECONCILE = "reconcile"
 VERIFY_OPERATION = "verify_operation"
 BOOK_REVIEW = "book_review"
 END_ORDER = "end_order"
+ANNOUNCE = "announce"
 OPERATE_ON_EFFECT = "operate_on_effect"
 OWN_ACTIVITIES = frozenset(
     {
         ADMIT_ORDER,
+        ANNOUNCE,
         BOOK_REVIEW,
         END_ORDER,
         FIND_STANDING,
@@ -154,13 +158,15 @@ class VerifyRequest(_Message):
 class ReviewUpdate(_Message):
     """To `book_review`: what stands of an order now, for the queue, and the operation that led to it.
 
-    With `resolves`, enough people said so: the operation's effect is ended by its outcome.
+    With `resolves`, enough people said so: the operation's effect is ended by its outcome. With `leaves`, who asks ends
+    with all of that standing: from then on a repair acts on it.
     """
 
     workflow_id: str
     standing: tuple[Standing, ...]
     operation: AcceptedOperation | None = None
     resolves: bool = False
+    leaves: bool = False
 
 
 class ReviewBooked(_Message):
@@ -170,14 +176,23 @@ class ReviewBooked(_Message):
 
 
 class EndRequest(_Message):
-    """To `end_order`: how the order ended, for whoever looks after Temporal has forgotten it."""
+    """To `end_order`: how the order of an event from `source` ended, for who looks after Temporal has forgotten it."""
 
     workflow_id: str
     stage: Stage
+    source: str = ""
+
+
+class Ended(_Message):
+    """From `end_order`: who wants to hear of that end, said by `source`, and when it was (aware UTC)."""
+
+    subscriptions: tuple[Subscription, ...] = ()
+    source: str = ""
+    at: datetime | None = None
 
 
 class Acknowledged(_Message):
-    """From an activity that only writes something down."""
+    """From an activity that only writes something down: the same as nobody who wants to hear of it."""
 
 
 class DoorAnswer(_Message):
@@ -220,6 +235,16 @@ class OrderView(_Message):
     operations: tuple[str, ...] = Field(default=(), description="the `jti` of each that was accepted and not begun yet")
     trail: tuple[SafeEvent, ...] = ()
     outcome: Outcome | None = None
+
+
+class WaitingView(BaseModel):
+    """Of the query `view`, what orders and announcements alike answer: what waits for people, and what they signed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    stage: Stage
+    standing: tuple[Standing, ...] = ()
+    operations: tuple[str, ...] = ()
 
 
 class OrderState(BaseModel):

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RawValue
+from temporalio.common import RawValue, WorkflowIDReusePolicy
 from temporalio.common import RetryPolicy as TemporalRetryPolicy
 from temporalio.exceptions import (
     ActivityError,
@@ -27,15 +27,17 @@ with workflow.unsafe.imports_passed_through():
 
     from orderflow.contracts import (
         ADMIT_ORDER,
+        ANNOUNCE,
+        ANNOUNCE_WORKFLOW_TYPE,
         BOOK_REVIEW,
         END_ORDER,
         FIND_STANDING,
         SETTLE_EFFECT,
         VERIFY_DECISION,
         VERIFY_OPERATION,
-        Acknowledged,
         Admission,
         AdmissionRequest,
+        Ended,
         EndRequest,
         ReviewBooked,
         ReviewUpdate,
@@ -48,6 +50,14 @@ with workflow.unsafe.imports_passed_through():
         UndoRequest,
         UndoResult,
         VerifyRequest,
+    )
+    from orderflow.domain.announcements import (
+        AnnounceRequest,
+        Heard,
+        Patience,
+        Telling,
+        as_patiently,
+        telling_step,
     )
     from orderflow.domain.approvals import Verdict
     from orderflow.domain.definition import Compensation, Duration, RetryPolicy, Step
@@ -150,10 +160,39 @@ async def book(update: ReviewUpdate) -> ReviewBooked:
             pause = min(pause * 2, LONGEST_PAUSE)
 
 
-async def end(request: EndRequest) -> None:
-    """Have the ledger remember how the order ended. No order waits for that: who reconciles can still ask Temporal."""
+async def end(request: EndRequest) -> Ended:
+    """Have the ledger remember how the order ended, and learn who wants to hear of it.
+
+    No order waits for that: who reconciles can still ask Temporal.
+    """
+    try:
+        return await _recorded(END_ORDER, request, Ended, ONE_ATTEMPT)
+    except FailureError:
+        return Ended()
+
+
+async def end_announcement(request: EndRequest) -> None:
+    """Have the ledger remember that an announcement is over; who reconciles finds it, if that cannot be now."""
     with suppress(FailureError):
-        await _recorded(END_ORDER, request, Acknowledged, ONE_ATTEMPT)
+        await _asked(END_ORDER, request, Ended)
+
+
+async def begin_announcing(request: AnnounceRequest) -> None:
+    """Start what tells others that the order has finished, once for each stage; nothing of the order depends on it."""
+    with suppress(FailureError):
+        await workflow.start_child_workflow(
+            ANNOUNCE_WORKFLOW_TYPE,
+            request,
+            id=request.announcement.id,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+        )
+
+
+async def tell(telling: Telling, attempts: RetryPolicy) -> Heard | Failure:
+    """Tell one subscriber in so many attempts; where no worker can act for a reason of ours, that is waited for."""
+    step = telling_step(telling.subscription.name)
+    return await _when_able(_Call(ANNOUNCE, step, as_patiently(attempts), telling, Heard), lambda _: None)
 
 
 async def perform(step: Step, request: StepRequest, waiting: Waiting) -> StepResult | Failure:
@@ -177,7 +216,7 @@ async def undo(compensation: Compensation, request: UndoRequest, waiting: Waitin
 class _Call(Generic[Result]):
     activity: str
     activity_id: str
-    policy: Step | Compensation
+    policy: Step | Compensation | Patience
     request: BaseModel
     result_type: type[Result]
 
@@ -226,7 +265,7 @@ async def _when_able(call: _Call[Result], waiting: Waiting) -> Result | Failure:
         try:
             await workflow.sleep(pause)
         except asyncio.CancelledError:
-            return _CANCELLED
+            return CANCELLED
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
@@ -274,13 +313,13 @@ def _retry_policy(retry: RetryPolicy | None) -> TemporalRetryPolicy:
     )
 
 
-_CANCELLED = Failure(Reason.CANCELLED, "cancelled")
+CANCELLED = Failure(Reason.CANCELLED, "cancelled")
 
 
 def read_failure(error: BaseException) -> Failure:
     """The one place that unwraps what Temporal makes of an activity's failure (T03, T21)."""
     if is_cancelled_exception(error):
-        return _CANCELLED
+        return CANCELLED
     cause = error.cause if isinstance(error, ActivityError) else error
     if isinstance(cause, TimeoutError):
         return Failure(Reason.RETRIES_EXHAUSTED, "timeout", cause.type.name.lower() if cause.type else None)

@@ -7,10 +7,11 @@ namespace can send anything: whatever it is, the workflow task stays healthy (T5
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
+from typing import NoReturn
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -25,11 +26,10 @@ with workflow.unsafe.imports_passed_through():
         RefusedMessage,
         VerifyRequest,
     )
-    from orderflow.domain import approvals, operations
+    from orderflow.domain import approvals
     from orderflow.domain.approvals import ApprovalRequest, Claims, Decision, Refusal
     from orderflow.domain.audit import Told
     from orderflow.domain.errors import InvalidJson
-    from orderflow.domain.operations import AcceptedOperation, OperationClaims
     from orderflow.domain.orders import Stage
     from orderflow.domain.strict_json import read_json
     from orderflow.progress import Progress
@@ -86,18 +86,23 @@ class Inbox:
         messages = tuple(self._messages)
         return lambda: all(message.answered.is_set() for message in messages)
 
-    async def first(self) -> Message:
+    async def serve(
+        self, look_at: Callable[[Message], Awaitable[Refusal | None]], stage: Callable[[], Stage]
+    ) -> NoReturn:
+        """Answer messages, one at a time, with why `look_at` refuses each, if it does, and the `stage` by then."""
+        while True:
+            message = await self._first()
+            refusal = await look_at(message)
+            message.answer = DoorAnswer(accepted=refusal is None, refusal=refusal, stage=stage())
+            message.answered.set()
+            self._messages.popleft()
+
+    async def _first(self) -> Message:
         """The oldest message that is not answered; waits for one."""
         while not self._messages:
             self.arrived.clear()
             await self.arrived.wait()
         return self._messages[0]
-
-    def close(self, message: Message, answer: DoorAnswer) -> None:
-        """Answer the oldest message."""
-        message.answer = answer
-        message.answered.set()
-        self._messages.popleft()
 
 
 def _token(door: str, name: str, inputs: Sequence[RawValue]) -> str | Refusal:
@@ -129,16 +134,14 @@ class Doorkeeper:
 
     async def serve(self) -> None:
         """Answer messages for as long as the order runs."""
-        while True:
-            message = await self._inbox.first()
-            decide = self._operate if message.name == OPERATE_UPDATE else self._decide
-            refusal = await decide(message.token, message.at)
-            if refusal is not None:
-                self._progress.refuse(
-                    RefusedMessage(at=message.at, door=message.door, name=message.name, reason=refusal)
-                )
-            answer = DoorAnswer(accepted=refusal is None, refusal=refusal, stage=self._state.stage)
-            self._inbox.close(message, answer)
+        await self._inbox.serve(self._look_at, lambda: self._state.stage)
+
+    async def _look_at(self, message: Message) -> Refusal | None:
+        decide = self._progress.operators.take_up if message.name == OPERATE_UPDATE else self._decide
+        refusal = await decide(message.token, message.at)
+        if refusal is not None:
+            self._progress.refuse(RefusedMessage(at=message.at, door=message.door, name=message.name, reason=refusal))
+        return refusal
 
     async def _decide(self, token: str | Refusal, at: datetime) -> Refusal | None:
         claims = token if isinstance(token, Refusal) else approvals.read_claims(token)
@@ -179,27 +182,3 @@ class Doorkeeper:
         else:
             self._state.request = request.with_approval(claims, token, at)
         self._progress.tell(Told.DECISION_ACCEPTED, claims.decision, claims.approver)
-
-    async def _operate(self, token: str | Refusal, at: datetime) -> Refusal | None:
-        claims = token if isinstance(token, Refusal) else operations.read_operation(token)
-        if isinstance(claims, Refusal):
-            return claims
-        if (refusal := self._not_about(claims)) is not None:
-            return refusal
-        verdict = await dispatch.verify_operation(VerifyRequest(token=str(token), at=at))
-        if verdict is None:
-            return Refusal.CANNOT_VERIFY
-        refusal = operations.ineligible(claims, verdict) or self._not_about(claims)
-        if refusal is not None or claims.jti in self._state.operated:
-            return refusal  # the same operation once more is accepted and changes nothing
-        if (refusal := operations.untimely(claims, verdict.at or at)) is None:
-            accepted = AcceptedOperation(token=str(token), claims=claims, alone_up_to=verdict.alone_up_to)
-            self._state.operations.append(accepted)
-            self._state.operated.append(claims.jti)
-            self._progress.tell(Told.OPERATION_ACCEPTED, f"{claims.operation} {claims.effect}", claims.operator)
-        return refusal
-
-    def _not_about(self, claims: OperationClaims) -> Refusal | None:
-        if claims.jti in self._state.operated:
-            return None
-        return operations.not_about(self._progress.left(claims.effect), claims, workflow.info().workflow_id)

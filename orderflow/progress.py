@@ -11,10 +11,14 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 with workflow.unsafe.imports_passed_through():
-    from orderflow.contracts import REASON_ATTRIBUTE, STAGE_ATTRIBUTE, OrderState, OrderView, RefusedMessage
+    from orderflow.contracts import REASON_ATTRIBUTE, STAGE_ATTRIBUTE, Ended, OrderState, OrderView, RefusedMessage
     from orderflow.dispatch import Failure
+    from orderflow.domain.announcements import Announcement, AnnounceRequest
     from orderflow.domain.audit import SafeEvent, Told
-    from orderflow.domain.orders import FINAL, Outcome, Stage, Standing, StepRecord, StepState, check_transition
+    from orderflow.domain.definition import Definition
+    from orderflow.domain.operations import OperationClaims
+    from orderflow.domain.orders import FINAL, Outcome, Stage, StepRecord, StepState, check_transition
+    from orderflow.operating import Operators
 
 Found = TypeVar("Found")
 
@@ -31,6 +35,7 @@ class Progress:
 
     def __init__(self, state: OrderState) -> None:
         self.state = state
+        self.operators = Operators(state, self._accepted)
         self._looks = 0
 
     async def look(self, work: Awaitable[Found]) -> Found:
@@ -45,6 +50,9 @@ class Progress:
     def is_looking(self) -> bool:
         """Whether a local activity is under way."""
         return self._looks > 0
+
+    def _accepted(self, claims: OperationClaims) -> None:
+        self.tell(Told.OPERATION_ACCEPTED, f"{claims.operation} {claims.effect}", claims.operator)
 
     def change_stage(self, stage: Stage) -> None:
         """Enter `stage`; staying is no change. Raises `ValueError` on an illegal transition, which is a bug."""
@@ -92,10 +100,6 @@ class Progress:
         subject = f"{refused.door} {refused.name}"
         log(SafeEvent(at=refused.at, told=Told.DECISION_REFUSED, subject=subject, detail=refused.reason))
 
-    def left(self, key: str) -> Standing | None:
-        """What stands under that key, if anything does."""
-        return next((left for left in self.state.standing if left.key == key), None)
-
     def record(self, step_id: str) -> StepRecord:
         """What is known of a step."""
         return self.state.steps[step_id]
@@ -117,6 +121,23 @@ class Progress:
             notes=tuple(state.notes),
         )
 
+    def announcement(self, ended: Ended) -> AnnounceRequest | None:
+        """What to tell of the end, and whom; `None` if nobody wants to hear of it."""
+        state = self.state
+        if not ended.subscriptions or ended.at is None:
+            return None
+        announcement = Announcement(
+            order=workflow.info().workflow_id,
+            event_source=state.event.source,
+            event_id=state.event.id,
+            stage=state.stage,
+            reason=state.reason,
+            definition=_name_of(state.definition),
+            at=ended.at,
+            source=ended.source,
+        )
+        return AnnounceRequest(announcement=announcement, subscriptions=ended.subscriptions)
+
     def view(self) -> OrderView:
         """Everything that may be told about the order."""
         state = self.state
@@ -129,7 +150,7 @@ class Progress:
             event_source=state.event.source,
             event_id=state.event.id,
             payload_fingerprint=state.payload_fingerprint,
-            definition=f"{state.definition.name} {state.definition.version}",
+            definition=_name_of(state.definition),
             definition_fingerprint=state.definition_fingerprint,
             state_version=state.version,
             steps=tuple(state.steps.values()),
@@ -142,6 +163,10 @@ class Progress:
             trail=tuple(state.trail),
             outcome=self.outcome() if state.stage in FINAL else None,
         )
+
+
+def _name_of(definition: Definition) -> str:
+    return f"{definition.name} {definition.version}"
 
 
 def log(event: SafeEvent) -> None:

@@ -8,18 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from temporalio import activity
 
-from orderflow.activities import Activity, boundary, require_own_order
+from orderflow.activities import Activity, boundary, require_own_books
 from orderflow.acts import recorded_act, undo_act
 from orderflow.attempts import Attempt, heartbeats
 from orderflow.catalogue import Catalogue
 from orderflow.client.fates import OrderFate
 from orderflow.contracts import (
     BOOK_REVIEW,
-    END_ORDER,
     OPERATE_ON_EFFECT,
     VERIFY_OPERATION,
-    Acknowledged,
-    EndRequest,
     RepairAnswer,
     RepairRequest,
     ReviewBooked,
@@ -27,6 +24,7 @@ from orderflow.contracts import (
     VerifyRequest,
 )
 from orderflow.domain import operations
+from orderflow.domain.announcements import is_announcement
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.effects import EffectState, Provider
 from orderflow.domain.errors import AmountMismatch, CannotUndo, UnknownActivity
@@ -35,7 +33,7 @@ from orderflow.domain.operations import Operation, OperationClaims, OperationVer
 from orderflow.domain.orders import Said, Standing
 from orderflow.domain.reconciliation import CONTRADICTS_THE_LEDGER, UNKNOWN_TO_THE_LEDGER, Fate
 from orderflow.ledger.effects import EffectStore
-from orderflow.ledger.review import Ledger, OperationRecord, ReviewItem
+from orderflow.ledger.review import Ledger, OpenedBy, OperationRecord, ReviewItem
 
 GOES_ON = frozenset({Fate.OPEN, Fate.COMPLETED})
 """What became of an order whose effects are nobody's to take back but its own."""
@@ -44,7 +42,8 @@ GOES_ON = frozenset({Fate.OPEN, Fate.COMPLETED})
 class ReviewActivities:
     """The activities around the queue, over a ledger, providers, and a way to verify operations.
 
-    `fate_of` tells what became of an order, as far as Temporal knows.
+    `fate_of` tells what became of an order, as far as Temporal knows; `tell_again` has an announcement sent again whose
+    workflow is gone, and gives why that cannot be.
     """
 
     def __init__(
@@ -56,6 +55,7 @@ class ReviewActivities:
         catalogue: Catalogue,
         verify: Callable[[str], OperationVerdict],
         fate_of: Callable[[str], Awaitable[OrderFate]],
+        tell_again: Callable[[str, str, Attempt], Awaitable[str | None]],
         worker: str,
     ) -> None:
         self._ledger = ledger
@@ -64,6 +64,7 @@ class ReviewActivities:
         self._catalogue = catalogue
         self._verify = verify
         self._fate_of = fate_of
+        self._tell_again = tell_again
         self._worker = worker
 
     def all(self) -> list[Activity]:
@@ -71,7 +72,6 @@ class ReviewActivities:
         return [
             activity.defn(name=VERIFY_OPERATION)(boundary(self.verify_operation)),
             activity.defn(name=BOOK_REVIEW)(boundary(self.book_review)),
-            activity.defn(name=END_ORDER)(boundary(self.end_order)),
             activity.defn(name=OPERATE_ON_EFFECT)(boundary(self.operate_on_effect)),
         ]
 
@@ -81,20 +81,15 @@ class ReviewActivities:
 
     async def book_review(self, request: ReviewUpdate) -> ReviewBooked:
         """Keep an accepted operation and its outcome, and make the order's part of the queue what stands now."""
-        require_own_order(request.workflow_id)
+        require_own_books(request.workflow_id)
         if request.operation is not None:
             await self._ledger.book_operation(request.operation.claims, request.operation.token)
             if request.resolves:
                 await self._resolve(request.operation.claims)
         standing = [await self._with_amount(left) for left in request.standing]
-        await self._ledger.put_in_review(request.workflow_id, "order", standing)
+        opened_by: OpenedBy = "reconcile" if request.leaves else "order"
+        await self._ledger.put_in_review(request.workflow_id, opened_by, standing)
         return ReviewBooked(standing=tuple(standing))
-
-    async def end_order(self, request: EndRequest) -> Acknowledged:
-        """Remember how an order ended."""
-        require_own_order(request.workflow_id)
-        await self._ledger.end_order(request.workflow_id, request.stage)
-        return Acknowledged()
 
     async def operate_on_effect(self, request: RepairRequest) -> RepairAnswer:
         """Do an operation on what an order left that is gone. Doing it again with the same token changes nothing."""
@@ -132,6 +127,11 @@ class ReviewActivities:
         return Refusal.ORDER_IS_OPEN if fate in GOES_ON else None
 
     async def _retry(self, item: ReviewItem, attempt: Attempt) -> RepairAnswer:
+        if is_announcement(item.workflow_id):
+            error = await self._tell_again(item.workflow_id, item.step, attempt)
+            if error is None:
+                await self._put_again(item)
+            return RepairAnswer(settled=error is None, error=error)
         record = await self._ledger.get(item.key)
         if record is None:
             return RepairAnswer(error=UNKNOWN_TO_THE_LEDGER)

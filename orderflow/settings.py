@@ -102,6 +102,8 @@ class Settings(BaseSettings):
     """What `submit` signs events with: `whsec_…`, or `whsk_…` for Ed25519."""
     ingress_url: str = "http://127.0.0.1:8080"
     """Base address of the door that `submit` sends events to."""
+    subscribers_file: _Folder | None = None
+    """Who is told that an order has finished: see `orderflow.domain.subscribers`."""
     resolve_alone_up_to: int = Field(default=10_000, ge=0)
     """Up to which amount (minor units, any currency) one operator may resolve what stands; above it takes two."""
     definitions_dir: _Folder | None = None

@@ -14,6 +14,8 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from orderflow.activities import Activity, OrderActivities
+from orderflow.announcements import AnnouncementActivities
+from orderflow.announcing import AnnounceWorkflow
 from orderflow.approvers import approver_registry
 from orderflow.backends import open_working_ledger
 from orderflow.catalogue import Catalogue, load_catalogue, load_providers
@@ -24,7 +26,7 @@ from orderflow.domain.effects import Capabilities, Provider
 from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
 from orderflow.ledger.effects import EffectStore
 from orderflow.providers.declared import declared
-from orderflow.providers.http import Timeouts, open_http_providers
+from orderflow.providers.http import Timeouts, open_client, open_http_providers
 from orderflow.providers.simulated import PROVIDERS, SIMULATED, SimulatedWorld
 from orderflow.reconcile.run import ReconcileActivities
 from orderflow.reconciling import ReconcileWorkflow
@@ -32,6 +34,7 @@ from orderflow.repairing import RepairWorkflow
 from orderflow.review import ReviewActivities
 from orderflow.settings import ProvidersSettings, Settings, is_loopback, load_settings, provider_settings
 from orderflow.stopping import stopped_by_signals, unless_stopped
+from orderflow.subscribers import load_subscribers
 from orderflow.telemetry import configure_logging
 from orderflow.workflows import OrderWorkflow
 
@@ -61,7 +64,7 @@ def make_worker(
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[OrderWorkflow, ReconcileWorkflow, RepairWorkflow],
+        workflows=[OrderWorkflow, ReconcileWorkflow, RepairWorkflow, AnnounceWorkflow],
         activities=activities,
         max_cached_workflows=max_cached_workflows,
         max_concurrent_activities=max_concurrent_activities,
@@ -132,6 +135,7 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
     address = address_of(client)
     registry = approver_registry(settings, address, say)
     require_chosen_providers(settings, address)
+    subscribers = load_subscribers(settings)
     async with AsyncExitStack() as opened:
         ledger = await open_working_ledger(settings, opened, say)
         providers = await open_providers(settings, given, opened)
@@ -144,8 +148,17 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
             published=published.keys(),
             worker=worker,
         )
+        known = TemporalOrders(client)
         reconciliation = ReconcileActivities(
-            ledger=ledger, providers=providers, catalogue=catalogue, orders=TemporalOrders(client), worker=worker
+            ledger=ledger, providers=providers, catalogue=catalogue, orders=known, worker=worker
+        )
+        announcements = AnnouncementActivities(
+            ledger=ledger,
+            effects=effects,
+            subscribers=lambda: subscribers,
+            client=await opened.enter_async_context(open_client()),
+            announced=known.announced,
+            worker=worker,
         )
         review = ReviewActivities(
             ledger=ledger,
@@ -153,10 +166,11 @@ async def _open_activities(settings: Settings, client: Client, say: Say) -> Asyn
             providers=providers,
             catalogue=catalogue,
             verify=partial(registry.verify_operation, alone_up_to=settings.resolve_alone_up_to),
-            fate_of=TemporalOrders(client).fate,
+            fate_of=known.fate,
+            tell_again=announcements.tell_again,
             worker=worker,
         )
-        yield [*orders.all(), *review.all(), *reconciliation.all()]
+        yield [*orders.all(), *review.all(), *announcements.all(), *reconciliation.all()]
 
 
 def require_chosen_providers(settings: Settings, address: str) -> None:

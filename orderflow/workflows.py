@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         OrderInput,
         OrderView,
     )
-    from orderflow.dispatch import Failure, admit, end, read_failure
+    from orderflow.dispatch import Failure, admit, begin_announcing, end, read_failure
     from orderflow.domain.approvals import ApprovalRequest, Refusal
     from orderflow.domain.audit import Told
     from orderflow.domain.definition import INLINE_ACTIVITIES, ApprovalPolicy, Step
@@ -255,9 +255,12 @@ class OrderWorkflow:
         stage = Stage.FAILED_COMPENSATED if self._progress.in_state(StepState.UNDONE) else Stage.FAILED
         if self._progress.state.reason is None:
             stage = Stage.COMPLETED
-        ending = EndRequest(workflow_id=workflow.info().workflow_id, stage=stage)
-        await self._finish(self._progress.look(end(ending)))
+        source = self._progress.state.event.source
+        ending = EndRequest(workflow_id=workflow.info().workflow_id, stage=stage, source=source)
+        ended = await self._finish(self._progress.look(end(ending)))
         self._progress.change_stage(stage)
+        if (announcement := self._progress.announcement(ended)) is not None:
+            await self._finish(begin_announcing(announcement))
         await self._until(self._inbox.is_quiet)
 
     async def _wait_or_continue_as_new(self, condition: Callable[[], bool]) -> None:

@@ -7,7 +7,14 @@ from typing import Any, Final
 from orderflow.domain.events import OrderEvent, validate_event
 
 EXAMPLE: Final = (Path(__file__).parents[1] / "examples" / "order.json").read_bytes()
-ABSENT: Final = object()
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"  # in the names of tests, which must be the same in each process
+
+
+ABSENT: Final = _Absent()
 
 
 def event(**changes: object) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from temporalio.client import Client
 
 from orderflow.cli.exits import Refused
-from orderflow.client import NoAnswer, operate, order_status, repair, view
-from orderflow.contracts import OrderView
+from orderflow.client import NoAnswer, operate, order_status, repair, what_waits
+from orderflow.contracts import WaitingView
 from orderflow.domain.errors import InvalidInput
 from orderflow.domain.operations import Operation, OperationClaims, Resolution
 from orderflow.domain.orders import Stage, Standing
@@ -50,7 +50,7 @@ async def standing_of(client: Client, item: ReviewItem) -> Standing:
     if item.opened_by == "reconcile":
         return item.standing
     status = await order_status(client, item.workflow_id)
-    seen = await view(client, item.workflow_id)
+    seen = await what_waits(client, item.workflow_id)
     if (left := _left(seen, item.key)) is None:
         raise Refused(f"{item.key} does not stand any more: {item.workflow_id} is {seen.stage}", key=item.key)
     if status.status != "running":
@@ -102,7 +102,7 @@ async def deliver(client: Client, item: ReviewItem, claims: OperationClaims, key
 async def _watched(client: Client, item: ReviewItem, jti: str) -> Came:
     give_up_at = time.monotonic() + PATIENCE
     while time.monotonic() < give_up_at:
-        seen = await view(client, item.workflow_id)
+        seen = await what_waits(client, item.workflow_id)
         if jti not in seen.operations and seen.stage is not Stage.COMPENSATING:
             left = _left(seen, item.key)
             said = tuple(said.operator for said in left.said) if left else ()
@@ -111,7 +111,7 @@ async def _watched(client: Client, item: ReviewItem, jti: str) -> Came:
     raise NoAnswer(f"{item.workflow_id} is at work on it; `orderflow show {item.workflow_id}` will tell")
 
 
-def _left(seen: OrderView, key: str) -> Standing | None:
+def _left(seen: WaitingView, key: str) -> Standing | None:
     return next((left for left in seen.standing if left.key == key), None)
 
 

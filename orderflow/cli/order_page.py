@@ -8,6 +8,7 @@ from orderflow.cli.order_report import OrderReport, may_not_approve
 from orderflow.cli.output import age, money, print_fields, print_line, print_table, span, when
 from orderflow.client import PendingActivity
 from orderflow.contracts import OrderView
+from orderflow.domain.announcements import told_by
 from orderflow.domain.approvals import ApprovalRequest
 from orderflow.domain.events import OrderEvent
 from orderflow.domain.orders import Standing, StepRecord
@@ -173,17 +174,20 @@ def _print_effects(report: OrderReport) -> None:
         _title("effects")
         headers = ("effect", "state", "amount", "reference", "attempts")
         print_table(headers, list(_effect_rows(report)))
+    if report.announcements:
+        _title("announcements")
+        rows = [(told_by(e.step), e.key, e.state, _tries(_tries_at(report, e))) for e in report.announcements]
+        print_table(("subscriber", "key", "state", "attempts"), rows)
 
 
 def _effect_rows(report: OrderReport) -> Iterator[tuple[object, ...]]:
     for effect in report.effects:
-        tries = [attempt for attempt in report.attempts if attempt.key == effect.key]
         yield (
             f"{effect.operation} ({effect.step})",
             effect.state if effect.decline_code is None else f"{effect.state}: {effect.decline_code}",
             _moved(effect),
             effect.reference,
-            _tries(tries),
+            _tries(_tries_at(report, effect)),
         )
 
 
@@ -191,6 +195,10 @@ def _moved(effect: EffectRecord) -> str:
     moved = effect.amount_minor if effect.captured_minor is None else effect.captured_minor
     back = f", {money(effect.refunded_minor, effect.currency)} back" if effect.refunded_minor else ""
     return money(moved, effect.currency) + back
+
+
+def _tries_at(report: OrderReport, effect: EffectRecord) -> list[AttemptRecord]:
+    return [attempt for attempt in report.attempts if attempt.key == effect.key]
 
 
 def _tries(attempts: list[AttemptRecord]) -> str:

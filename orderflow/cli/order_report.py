@@ -10,12 +10,15 @@ from temporalio.client import Client
 from orderflow.backends import open_existing_ledger
 from orderflow.client import NoAnswer, OrderStatus, order_status, view
 from orderflow.contracts import OrderView
+from orderflow.domain.announcements import announcement_id, telling_key, told_by
 from orderflow.domain.approvals import ApprovalRequest
 from orderflow.domain.effects import STANDING
 from orderflow.domain.errors import OrderflowError
 from orderflow.domain.orders import FINAL
 from orderflow.ledger import AttemptRecord, EffectRecord
 from orderflow.settings import Settings
+
+_Remembered = tuple[Sequence[EffectRecord], Sequence[AttemptRecord], Sequence[EffectRecord], str | None]
 
 _ENDED_FROM_OUTSIDE: Final = frozenset({"terminated", "timed_out"})
 """Temporal's statuses of runs that had no say in their end."""
@@ -30,6 +33,7 @@ class OrderReport:
     silence: str | None
     effects: Sequence[EffectRecord] = ()
     attempts: Sequence[AttemptRecord] = ()
+    announcements: Sequence[EffectRecord] = ()
     no_ledger: str | None = None
 
     @property
@@ -67,6 +71,7 @@ class OrderReport:
             "no_answer": self.silence,
             "effects": [_plain(effect) for effect in self.effects],
             "attempts": [_plain(attempt) for attempt in self.attempts],
+            "announcements": [_plain(effect) for effect in self.announcements],
             "no_ledger": self.no_ledger,
         }
 
@@ -79,8 +84,8 @@ async def order_report(client: Client, settings: Settings, order: str) -> OrderR
         seen = await view(client, order)
     except NoAnswer as error:
         silence = error.message
-    effects, attempts, no_ledger = await _remembered(settings, order)
-    return OrderReport(status, seen, silence, effects, attempts, no_ledger)
+    effects, attempts, announcements, no_ledger = await _remembered(settings, order)
+    return OrderReport(status, seen, silence, effects, attempts, announcements, no_ledger)
 
 
 def may_not_approve(request: ApprovalRequest | None) -> list[str]:
@@ -91,14 +96,21 @@ def may_not_approve(request: ApprovalRequest | None) -> list[str]:
     return [*forbidden, *request.approved_by]
 
 
-async def _remembered(
-    settings: Settings, order: str
-) -> tuple[Sequence[EffectRecord], Sequence[AttemptRecord], str | None]:
+async def _remembered(settings: Settings, order: str) -> _Remembered:
     try:
         async with aclosing(await open_existing_ledger(settings)) as ledger:
-            return await ledger.effects(order), await ledger.attempts(order), None
+            books = [order, *(announcement_id(order, stage) for stage in sorted(FINAL))]
+            effects = [await ledger.effects(each) for each in books]
+            attempts = [attempt for each in books for attempt in await ledger.attempts(each)]
+            forward = [
+                each
+                for told in effects[1:]
+                for each in told
+                if each.key == telling_key(each.workflow_id, told_by(each.step))
+            ]
+            return effects[0], attempts, forward, None
     except OrderflowError as error:
-        return (), (), error.message
+        return (), (), (), error.message
 
 
 def _plain(record: EffectRecord | AttemptRecord) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import typer
 from orderflow.cli.arguments import AsJson
 from orderflow.cli.exits import ExitCode, Refused
 from orderflow.cli.output import age, money, print_fields, print_json, print_line, print_table
+from orderflow.domain.announcements import announced_order
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.operations import Operation, Resolution, read_operation
 
@@ -76,7 +77,7 @@ def retry(
     only_print: OnlyPrint = False,
     as_json: AsJson = False,
 ) -> ExitCode:
-    """Have the compensation tried again."""
+    """Have the compensation tried again, or the announcement sent again."""
     from orderflow.cli.operations import Wanted
 
     return _operate(item, name, keys_dir, Wanted(Operation.RETRY, reason), only_print, as_json)
@@ -153,7 +154,8 @@ def _tell(item: "ReviewItem", came: "Came", as_json: bool) -> ExitCode:
     if as_json:
         print_json(facts)
     elif came.settled:
-        print_line(f"settled: {item.key}; `orderflow show {item.workflow_id}` tells what follows")
+        order = announced_order(item.workflow_id) or item.workflow_id
+        print_line(f"settled: {item.key}; `orderflow show {order}` tells what follows")
     else:
         print_line(f"noted: {' and '.join(came.said)} said so; a second operator has to say the same")
     return ExitCode.DONE

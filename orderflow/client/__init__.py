@@ -11,6 +11,7 @@ from orderflow.client.orders import (
     operate,
     start_order,
     view,
+    what_waits,
 )
 from orderflow.client.placed import placed_event
 from orderflow.client.repairs import repair
@@ -54,4 +55,5 @@ __all__ = [
     "start_command",
     "start_order",
     "view",
+    "what_waits",
 ]

@@ -12,10 +12,11 @@ from temporalio.service import RPCError
 
 from orderflow.client.connection import ServerUnreachable, address_of
 from orderflow.client.orders import view
-from orderflow.client.placed import placed_order, resolved_effects
+from orderflow.client.placed import placed_announcement, placed_order, resolved_effects
 from orderflow.client.search_attributes import REASON, STAGE
 from orderflow.client.status import UnknownOrder, about
 from orderflow.contracts import OrderInput, OrderView
+from orderflow.domain.announcements import AnnounceRequest
 from orderflow.domain.orders import Reason
 from orderflow.domain.reconciliation import Fate
 
@@ -66,6 +67,14 @@ class TemporalOrders:
         try:
             with self._asking(order):
                 return await placed_order(self._client, order)
+        except UnknownOrder:
+            return None
+
+    async def announced(self, announcement: str) -> AnnounceRequest | None:
+        """What the latest run of an announcement was started with, or `None` if nobody can read that any more."""
+        try:
+            with self._asking(announcement):
+                return await placed_announcement(self._client, announcement)
         except UnknownOrder:
             return None
 

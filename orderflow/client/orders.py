@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from pydantic import ValidationError
 from temporalio.client import (
@@ -36,11 +37,14 @@ from orderflow.contracts import (
     DoorAnswer,
     OrderInput,
     OrderView,
+    WaitingView,
 )
 from orderflow.domain.definition import Definition
 from orderflow.domain.errors import ErrorType, InvalidSettings, TransientError
 from orderflow.domain.events import OrderEvent, workflow_id
 from orderflow.domain.orders import FINAL, Stage
+
+T = TypeVar("T")
 
 _SILENT = frozenset(
     {
@@ -136,9 +140,18 @@ async def view(client: Client, order: str, *, patience: float = 5) -> OrderView:
         UnknownOrder: if there is none, or what has this id is no order.
         NoAnswer: if no worker answers; says so if its workflow task is failing (T16).
     """
+    return await _told(client, order, OrderView, patience)
+
+
+async def what_waits(client: Client, workflow_id: str, *, patience: float = 5) -> WaitingView:
+    """Ask what waits for people of an order, or of an announcement. Raises as `view` does."""
+    return await _told(client, workflow_id, WaitingView, patience)
+
+
+async def _told(client: Client, order: str, shape: type[T], patience: float) -> T:
     try:
         with about(client, order):
-            answer = await _asked(client, order, patience)
+            answer = await _asked(client, order, shape, patience)
     except WorkflowQueryFailedError as error:
         raise UnknownOrder(f"{order} is no order: {error}") from None
     except ValidationError:
@@ -148,14 +161,12 @@ async def view(client: Client, order: str, *, patience: float = 5) -> OrderView:
     return answer
 
 
-async def _asked(client: Client, order: str, patience: float) -> OrderView | None:
+async def _asked(client: Client, order: str, shape: type[T], patience: float) -> T | None:
     """The answer to the query, or `None`; the SDK's own limit holds for each of its retries, ours for all of them."""
     limit = timedelta(seconds=patience)
     try:
         async with asyncio.timeout(patience):
-            answer: OrderView = await client.get_workflow_handle(order).query(
-                VIEW_QUERY, result_type=OrderView, rpc_timeout=limit
-            )
+            answer: T = await client.get_workflow_handle(order).query(VIEW_QUERY, result_type=shape, rpc_timeout=limit)
             return answer
     except TimeoutError:
         return None

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import TypeVar
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
@@ -10,11 +11,14 @@ from temporalio.converter import DataConverter, WorkflowSerializationContext
 
 from orderflow.client.status import UnknownOrder, about
 from orderflow.contracts import OPERATE_UPDATE, OrderInput
+from orderflow.domain.announcements import AnnounceRequest
 from orderflow.domain.approvals import Refusal
 from orderflow.domain.errors import InvalidJson
 from orderflow.domain.events import OrderEvent
 from orderflow.domain.operations import Operation, read_operation
 from orderflow.domain.strict_json import read_json
+
+T = TypeVar("T")
 
 _PATIENCE = timedelta(seconds=5)
 
@@ -30,16 +34,27 @@ async def placed_order(client: Client, order: str) -> OrderInput:
     Raises `UnknownOrder` if there is none, or if what has this id was not started as an order; `PayloadKeyMissing` if
     it was, under a key that is not here.
     """
-    handle = client.get_workflow_handle(order)
-    with about(client, order):
+    return await _started_with(client, order, OrderInput)
+
+
+async def placed_announcement(client: Client, announcement: str) -> AnnounceRequest:
+    """Give what the latest run of an announcement was started with. Raises as `placed_order` does."""
+    return await _started_with(client, announcement, AnnounceRequest)
+
+
+async def _started_with(client: Client, workflow_id: str, shape: type[T]) -> T:
+    handle = client.get_workflow_handle(workflow_id)
+    with about(client, workflow_id):
         async for event in handle.fetch_history_events(page_size=1, rpc_timeout=_PATIENCE):
             started = event.workflow_execution_started_event_attributes
             try:
-                placed: list[OrderInput] = await _converter(client, order).decode(started.input.payloads, [OrderInput])
+                converter = _converter(client, workflow_id)
+                placed: list[T] = await converter.decode(started.input.payloads, [shape])
                 return placed[0]
             except (IndexError, KeyError, RuntimeError, ValueError):
-                raise UnknownOrder(f"{order} was not started with what this release can read as an order") from None
-    raise UnknownOrder(f"{order} has no history in the namespace {client.namespace}")
+                message = f"{workflow_id} was not started with what this release can read as {shape.__name__}"
+                raise UnknownOrder(message) from None
+    raise UnknownOrder(f"{workflow_id} has no history in the namespace {client.namespace}")
 
 
 async def resolved_effects(client: Client, order: str) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """What we mean to do, in one unambiguous form: canonical JSON, digests over it, idempotency keys."""
 
 import hashlib
+import json
 import re
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -19,6 +20,9 @@ _KEY: Final = re.compile(
     rf"(?P<workflow_id>{_WORKFLOW_ID.pattern})\.(?P<step>{STEP_ID.pattern})\.(?P<direction>do|undo)"
 )
 
+_COMPACT: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+"""RFC 8785 for a value of our profile that is ASCII throughout, where code points sort as UTF-16 does; in C."""
+
 
 class Direction(StrEnum):
     """Whether an effect is done or taken back: each has a key of its own (I10)."""
@@ -33,7 +37,8 @@ def canonical_json(value: JsonValue) -> bytes:
     Raises:
         InvalidJson: for floats, integers beyond ±(2^53-1), lone surrogates and what is no JSON at all.
     """
-    return rfc8785.dumps(require_profile(value))
+    text = _COMPACT.encode(require_profile(value))
+    return text.encode() if text.isascii() else rfc8785.dumps(value)
 
 
 def digest(value: JsonValue, *, version: str = "sha256") -> str:

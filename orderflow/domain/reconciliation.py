@@ -60,6 +60,11 @@ def due(fate: Fate, state: EffectState, *, can_undo: bool) -> Due:
     return _DUE[fate].get(state, Due.NOTHING)
 
 
+def due_for_announcement(fate: Fate, state: EffectState) -> Due:
+    """What has to be done about an announcement: never undone, and sent again by nobody but its workflow or people."""
+    return Due.REVIEW if state is EffectState.PENDING and fate is not Fate.OPEN else Due.NOTHING
+
+
 class What(StrEnum):
     """What a reconciliation did, found, or left."""
 

@@ -68,13 +68,17 @@ class RetryPolicy(Policy):
     maximum_interval: Duration
     non_retryable: tuple[str, ...] = ()
 
+    def pause_after(self, attempt: int) -> timedelta:
+        """How long to wait between this attempt, counted from 1, and the next."""
+        pause = self.initial_interval.timedelta
+        for _ in range(attempt - 1):
+            pause = min(pause * self.backoff, self.maximum_interval.timedelta)
+        return pause
+
     def time_needed(self, start_to_close: Duration) -> timedelta:
         """How long it takes when every attempt uses all of `start_to_close`, the pauses between included (T23)."""
-        pause, needed = self.initial_interval.timedelta, start_to_close.timedelta
-        for _ in range(self.attempts - 1):
-            needed += pause + start_to_close.timedelta
-            pause = min(pause * self.backoff, self.maximum_interval.timedelta)
-        return needed
+        pauses = (self.pause_after(attempt) for attempt in range(1, self.attempts))
+        return sum(pauses, start_to_close.timedelta * self.attempts)
 
 
 class Compensation(Policy):

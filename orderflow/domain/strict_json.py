@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from typing_extensions import TypeAliasType
 
@@ -24,6 +24,7 @@ MAX_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 32
 MAX_BYTES: Final = 262_144
 
+_INTEGERS: Final = range(-MAX_INTEGER, MAX_INTEGER + 1)
 _BOM: Final = b"\xef\xbb\xbf"
 _STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)  # also an unclosed one: never backtracks
 _BRACKET: Final = re.compile(r"[\[\]{}]")
@@ -68,8 +69,9 @@ def require_profile(value: object, *, max_depth: int = MAX_DEPTH) -> JsonValue:
     Raises:
         InvalidJson: with the JSON path of the first part that is not.
     """
-    for location, fault in _faults(value, (), max_depth):
-        raise InvalidJson(fault, path=json_path(location))
+    if not _is_clean(value, max_depth):
+        for location, fault in _faults(value, (), max_depth):
+            raise InvalidJson(fault, path=json_path(location))
     return value  # type: ignore[return-value]  # the walk has just shown it
 
 
@@ -86,6 +88,8 @@ def _decode(raw: bytes, *, allow_bom: bool) -> str:
 
 def _require_depth(text: str, max_depth: int) -> None:
     """Count brackets outside strings, because the parser itself would recurse (W16)."""
+    if text.count("[") + text.count("{") <= max_depth:  # as in nearly all documents: it cannot be deeper
+        return
     depth = 0
     for bracket in _BRACKET.finditer(_STRING.sub("", text)):
         depth += 1 if bracket[0] in "[{" else -1
@@ -112,6 +116,22 @@ def _integer(digits: str) -> int | _Refused:
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)  # floats fall in the walk
+
+
+def _is_clean(value: Any, depth: int) -> bool:
+    """Whether there is surely no fault, at a third of the price of looking for them; subclasses are looked at."""
+    kind = type(value)
+    if kind is str:
+        return _is_unicode(value)
+    if kind is int:
+        return value in _INTEGERS
+    if kind is dict:
+        return depth > 0 and all(
+            type(key) is str and _is_unicode(key) and _is_clean(child, depth - 1) for key, child in value.items()
+        )
+    if kind is list:
+        return depth > 0 and all(_is_clean(child, depth - 1) for child in value)
+    return value is None or kind is bool
 
 
 def _faults(value: object, location: _Location, max_depth: int) -> Iterator[tuple[_Location, str]]:
@@ -151,6 +171,8 @@ def _scalar_fault(value: object) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

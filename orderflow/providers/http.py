@@ -12,12 +12,12 @@ The protocol (JSON; the same act twice acts once):
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
@@ -42,6 +42,8 @@ from orderflow.domain.effects import (
 )
 from orderflow.domain.errors import InvalidJson, InvalidSettings
 from orderflow.domain.strict_json import JsonValue, read_json
+
+T = TypeVar("T")
 
 MAX_ANSWER_BYTES: Final = 65_536
 MAX_LIST_BYTES: Final = 8_388_608
@@ -115,9 +117,13 @@ def open_http_providers(
         url = httpx2.URL("")
     if url.scheme not in ("http", "https") or not url.host:
         raise InvalidSettings("the providers' address must be an absolute http:// or https:// URL")
-    # Only our own settings say where effects go: no proxy and no .netrc from the environment.
-    client = httpx2.AsyncClient(trust_env=False)
+    client = open_client()
     return {name: HttpProvider(client, base_url, name, timeouts, declared.get(name)) for name in names}
+
+
+def open_client() -> httpx2.AsyncClient:
+    """One pool of connections. Only our own settings say where effects go: no proxy, no .netrc of the environment."""
+    return httpx2.AsyncClient(trust_env=False)
 
 
 class HttpProvider(Provider):
@@ -190,21 +196,37 @@ class HttpProvider(Provider):
         return await self._send(request, MAX_ANSWER_BYTES)
 
     async def _send(self, request: httpx2.Request, max_bytes: int) -> _Response | Unavailable | Unknown:
-        request.headers["Accept-Encoding"] = "identity"  # so that the cap counts what arrives
-        try:
-            async with asyncio.timeout(self._timeouts.in_all):
-                response = await self._client.send(request, stream=True)
-                try:
-                    body = await read_capped(response, max_bytes)
-                finally:
-                    await response.aclose()
-        except _NEVER_SENT:
-            return Unavailable()
-        except (httpx2.TimeoutException, TimeoutError):
-            return Unknown(detail="timeout")
-        except httpx2.HTTPError:
-            return Unknown(detail="connection_lost")
-        return _Response(response.status_code, body, retry_after_seconds(response.headers.get("Retry-After")))
+        async def read(response: httpx2.Response) -> _Response:
+            body = await read_capped(response, max_bytes)
+            return _Response(response.status_code, body, retry_after_seconds(response.headers.get("Retry-After")))
+
+        return await exchange(self._client, request, self._timeouts, read)
+
+
+async def exchange(
+    client: httpx2.AsyncClient,
+    request: httpx2.Request,
+    timeouts: Timeouts,
+    read: Callable[[httpx2.Response], Awaitable[T]],
+) -> T | Unavailable | Unknown:
+    """Send `request` and give what `read` makes of the streamed answer, all of it in time; redirects are not followed.
+
+    Never reached is `Unavailable`; cut off or too late is `Unknown`, with a short code.
+    """
+    request.headers["Accept-Encoding"] = "identity"  # so that a cap counts what arrives
+    try:
+        async with asyncio.timeout(timeouts.in_all):
+            response = await client.send(request, stream=True, follow_redirects=False)
+            try:
+                return await read(response)
+            finally:
+                await response.aclose()
+    except _NEVER_SENT:
+        return Unavailable()
+    except (httpx2.TimeoutException, TimeoutError):
+        return Unknown(detail="timeout")
+    except httpx2.HTTPError:
+        return Unknown(detail="connection_lost")
 
 
 async def read_capped(response: httpx2.Response, max_bytes: int) -> bytes | None:

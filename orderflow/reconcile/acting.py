@@ -50,6 +50,11 @@ class Hand(ABC):
         """What its provider knows of an act that was first tried `age` ago; `Unknown` where it cannot say."""
         return await Recall(act, self.provider(act.provider), age).look() or NO_PROOF
 
+    async def require_free(self, record: EffectRecord) -> None:
+        """Let pass what nobody is at work on. Raises `EffectBusy`."""
+        if await self._ledger.is_held(record.key):
+            raise EffectBusy(f"{record.key} is in flight elsewhere")
+
     def _undo_of(self, record: EffectRecord) -> tuple[Act, Act]:
         of = recorded_act(record)
         return undo_act(self._catalogue.undoing(record.provider, record.operation), of), of
@@ -149,7 +154,7 @@ class IdleHand(Hand):
 
     async def settle(self, record: EffectRecord) -> EffectRecord:
         """See `Hand`."""
-        await self._require_free(record)
+        await self.require_free(record)
         found = await self.found(recorded_act(record), record.age)
         if found is NO_PROOF and not await self._may_have_acted(record):
             found = Absent()
@@ -168,7 +173,7 @@ class IdleHand(Hand):
         """See `Hand`; what the provider would answer nobody can know."""
         undo, _ = self._undo_of(record)
         self.provider(record.provider)
-        await self._require_free(record)
+        await self.require_free(record)
         if await self._ledger.is_held(undo.key):
             raise EffectBusy(f"{undo.key} is in flight elsewhere")
         return replace(record, state=EffectState.REVERSED)
@@ -213,10 +218,6 @@ class IdleHand(Hand):
     async def _may_have_acted(self, record: EffectRecord) -> bool:
         attempts = await self._ledger.attempts(record.workflow_id)
         return any(each.may_have_acted for each in attempts if each.key == record.key)
-
-    async def _require_free(self, record: EffectRecord) -> None:
-        if await self._ledger.is_held(record.key):
-            raise EffectBusy(f"{record.key} is in flight elsewhere")
 
 
 def _is_shown(item: ReviewItem | None, opened_by: OpenedBy, left: Standing) -> bool:

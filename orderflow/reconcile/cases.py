@@ -8,6 +8,7 @@ from typing import Final
 from orderflow.catalogue import Catalogue
 from orderflow.client.fates import OrderFate
 from orderflow.contracts import Finding, OrderInput
+from orderflow.domain.announcements import is_announcement
 from orderflow.domain.effects import STANDING, EffectState
 from orderflow.domain.errors import (
     AmountMismatch,
@@ -22,7 +23,7 @@ from orderflow.domain.events import workflow_id
 from orderflow.domain.intents import Direction, idempotency_key
 from orderflow.domain.operations import Resolution
 from orderflow.domain.orders import FINAL, Stage, Standing
-from orderflow.domain.reconciliation import CHANGES, RESOLVED_BEFORE, Due, Fate, What, due
+from orderflow.domain.reconciliation import CHANGES, RESOLVED_BEFORE, Due, Fate, What, due, due_for_announcement
 from orderflow.ledger import EffectRecord
 from orderflow.ledger.review import SUPERSEDED, UNDONE, Ledger, OpenedBy
 from orderflow.reconcile import Orders
@@ -91,9 +92,12 @@ class Cases:
             await self._put(dossier, ())
 
     async def _closed(self, dossier: Dossier, fate: OrderFate) -> None:
-        if (stage := _stage(fate)) is not None and await self._hand.end(dossier.order, stage):
+        if (stage := _stage(fate, dossier.order)) is not None and await self._hand.end(dossier.order, stage):
             dossier.tell(What.ENDED, detail=stage)
         left = await self._left(dossier)
+        if is_announcement(dossier.order):
+            await self._announcement(dossier, left)
+            return
         asks = bool(left) and dossier.fate is Fate.FAILED and dossier.is_known
         placed = await self._orders.placed(dossier.order) if asks else None
         for record in left:
@@ -101,6 +105,19 @@ class Cases:
                 await self._reconcile_effect(dossier, record, can_undo=self._can_undo(dossier, placed, record))
         for item in dossier.open_items():
             if item.error == ErrorType.AMOUNT_MISMATCH:  # it is over, and not as it should be
+                dossier.keep(item.key)
+        if dossier.open_items() or dossier.standing:
+            await self._put(dossier, list(dossier.standing.values()))
+
+    async def _announcement(self, dossier: Dossier, left: Sequence[EffectRecord]) -> None:
+        """Nothing of it is taken back, and nothing is sent: whom it did not reach is put before people."""
+        for record in left:
+            if due_for_announcement(dossier.fate, record.state) is Due.REVIEW:
+                with dossier.guarding(record.key):
+                    await self._hand.require_free(record)
+                    dossier.leave(_standing(record, dossier.fate, record.state))
+        for item in dossier.open_items():
+            if await self._ledger.get(item.key) is None:  # it was never begun, and still is to be told
                 dossier.keep(item.key)
         if dossier.open_items() or dossier.standing:
             await self._put(dossier, list(dossier.standing.values()))
@@ -192,8 +209,10 @@ class Cases:
                 dossier.tell(What.CLOSED, item.key, closed_as)
 
 
-def _stage(fate: OrderFate) -> str | None:
-    """What to note as an order's ending."""
+def _stage(fate: OrderFate, order: str) -> str | None:
+    """What to note as an order's ending. An announcement is over however it ended, as it takes nothing back."""
+    if is_announcement(order):
+        return None if fate.fate is Fate.VANISHED else Stage.COMPLETED
     match fate.fate:
         case Fate.VANISHED:
             return None

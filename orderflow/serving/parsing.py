@@ -1,11 +1,13 @@
 """HTTP/1.1 by h11, stricter: bounded heads and chunks, one way to say how long a body is."""
 
+import re
 from typing import Final
 
 import h11
 
 from orderflow.serving.limits import Limits
 
+_ABSOLUTE: Final = re.compile(rb"https?://[^/?]*", re.IGNORECASE)
 _CLOSE: Final = (b"connection", b"close")
 
 
@@ -21,7 +23,7 @@ class StrictConnection(h11.Connection):
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Give what h11 makes of the bytes. Raises `h11.RemoteProtocolError`, its hint being the status."""
         try:
-            event = super().next_event()
+            event = _in_origin_form(super().next_event())
             self._check(event)
         except h11.RemoteProtocolError as error:
             self.refusal = error
@@ -43,6 +45,21 @@ class StrictConnection(h11.Connection):
             self._chunks += 1
             if self._chunks > self._limits.chunks:
                 raise h11.RemoteProtocolError(f"more than {self._limits.chunks} chunks")
+
+
+def _in_origin_form(
+    event: h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED],
+) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+    """Give a request that names the whole URL, as to a proxy, its path alone: servers take both (RFC 9112, 3.2.2)."""
+    if not isinstance(event, h11.Request) or (found := _ABSOLUTE.match(event.target)) is None:
+        return event
+    target = event.target[found.end() :]
+    return h11.Request(
+        method=event.method,
+        target=target if target.startswith(b"/") else b"/" + target,
+        headers=event.headers,
+        http_version=event.http_version,
+    )
 
 
 def _check_head(request: h11.Request, limits: Limits) -> None:

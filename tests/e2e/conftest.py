@@ -1,17 +1,14 @@
 """One Temporal dev server and one street with two doors for the tests of this folder; no worker takes their orders."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from temporalio.client import Client
 
-from tests.support.door import Door, open_door
+from tests.support.door import Door
 from tests.support.servers import DevServer, client_of
-from tests.support.street import Street
-
-PATIENT = {"ORDERFLOW_INTAKE_BACKLOG_LIMIT": "3600", "ORDERFLOW_TASK_QUEUE": "nobody-works"}
-"""Settings of doors behind which nobody works, and which stay open all the same."""
+from tests.support.street import Street, door_on
 
 
 @pytest.fixture(scope="session")
@@ -30,20 +27,13 @@ async def client(dev_server: DevServer) -> Client:
 @pytest.fixture(scope="session")
 def street(tmp_path_factory: pytest.TempPathFactory) -> Street:
     """Callers of the doors."""
-    street = Street(tmp_path_factory.mktemp("street"))
-    street.admit()
-    return street
+    return _street(tmp_path_factory.mktemp("street"))
 
 
 @pytest.fixture(scope="session")
 async def doors(street: Street, client: Client, dev_server: DevServer) -> AsyncIterator[tuple[Door, Door]]:
     """Two doors over one ledger."""
-    settings = {**street.environment, **PATIENT, "TEMPORAL_ADDRESS": dev_server.address}
-    async with AsyncExitStack() as opened:
-        first, second = [
-            await opened.enter_async_context(open_door(street.folder, settings, name=f"door-{number}"))
-            for number in (1, 2)
-        ]
+    async with door_on(street, dev_server, "door-1") as first, door_on(street, dev_server, "door-2") as second:
         yield first, second
 
 
@@ -51,3 +41,15 @@ async def doors(street: Street, client: Client, dev_server: DevServer) -> AsyncI
 def door(doors: tuple[Door, Door]) -> Door:
     """One of them."""
     return doors[0]
+
+
+@pytest.fixture
+def own_street(tmp_path: Path) -> Street:
+    """A street, and so a ledger, of the test's own."""
+    return _street(tmp_path)
+
+
+def _street(folder: Path) -> Street:
+    street = Street(folder)
+    street.admit()
+    return street

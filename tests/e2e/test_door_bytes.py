@@ -194,8 +194,8 @@ async def test_an_encoded_body_is_refused(door: Door, street: Street, coding: st
 async def test_what_is_not_one_json_object_in_utf_8_is_refused(door: Door, street: Street, raw: bytes) -> None:
     """W13: a byte order mark too, and everything that only nearly is an event."""
     body = raw.replace(b"%b", as_bytes(street.shop.placed()))
-    answer = await door.post(body, street.shop)
-    assert answer.told in (INVALID_JSON, (400, "invalid-event"))
+    is_json = raw in {b"null", b'"text"'}
+    assert (await door.post(body, street.shop)).told == ((400, "invalid-event") if is_json else INVALID_JSON)
 
 
 def _with(body: bytes, old: bytes, new: bytes) -> bytes:

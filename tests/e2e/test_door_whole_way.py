@@ -8,12 +8,14 @@ import pytest
 from temporalio.client import Client
 
 from orderflow.domain.approvals import Decision
+from orderflow.domain.events import validate_event
 from orderflow.domain.orders import Stage
-from tests.support.door import Door, open_door
+from tests.support.door import Door
 from tests.support.observing import at_stage, eventually
+from tests.support.senders import as_bytes
 from tests.support.servers import DevServer
 from tests.support.shop import Order, Shop, open_for_business
-from tests.support.street import Street
+from tests.support.street import Street, door_on
 
 DUPLICATE: Final = (200, "duplicate")
 
@@ -26,82 +28,84 @@ async def shop(client: Client, tmp_path: Path) -> AsyncIterator[Shop]:
 
 
 @pytest.fixture
-def street(tmp_path: Path) -> Street:
-    """A street before that shop."""
-    street = Street(tmp_path)
-    street.admit()
-    return street
-
-
-@pytest.fixture
-async def door(shop: Shop, street: Street, dev_server: DevServer) -> AsyncIterator[Door]:
+async def door(shop: Shop, own_street: Street, dev_server: DevServer) -> AsyncIterator[Door]:
     """A door to that shop, over the same ledger."""
-    settings = {
-        **street.environment,
-        "TEMPORAL_ADDRESS": dev_server.address,
-        "ORDERFLOW_TASK_QUEUE": shop.task_queue,
-    }
-    async with open_door(street.folder, settings) as door:
+    async with door_on(own_street, dev_server, task_queue=shop.task_queue) as door:
         yield door
 
 
-async def _ordered(door: Door, street: Street, shop: Shop, event: dict[str, Any]) -> Order:
+async def _ordered(door: Door, own_street: Street, shop: Shop, event: dict[str, Any]) -> Order:
     """The order of an event that came through the door, in the shop's own terms."""
-    from orderflow.domain.events import validate_event
-
-    answer = await door.post(event, street.shop)
+    answer = await door.post(event, own_street.shop)
     assert answer.told == (202, "new")
     order = Order(shop, shop.client.get_workflow_handle(answer.order), validate_event(event), shop.definition)
     shop.orders.append(order)
     return order
 
 
-async def _standing(door: Door, street: Street, order: Order) -> tuple[str, str | None, bool]:
-    told = (await door.order(order.id, street.shop)).json
+async def _standing(door: Door, own_street: Street, order: Order) -> tuple[str, str | None, bool]:
+    told = (await door.order(order.id, own_street.shop)).json
     return told["stage"], told["reason"], told["final"]
 
 
 async def test_bytes_become_a_completed_order_that_its_sender_can_follow(
-    door: Door, street: Street, shop: Shop
+    door: Door, own_street: Street, shop: Shop
 ) -> None:
     """Issue 4, W07: in, waits, approved, completed; the event that comes again meanwhile starts nothing."""
-    event = street.shop.placed()
-    order = await _ordered(door, street, shop, event)
+    event = own_street.shop.placed()
+    order = await _ordered(door, own_street, shop, event)
     await at_stage(order.handle, Stage.AWAITING_APPROVAL)
-    assert await _standing(door, street, order) == ("awaiting_approval", None, False)
-    assert (await door.post(event, street.shop)).told == DUPLICATE
+    assert await _standing(door, own_street, order) == ("awaiting_approval", None, False)
+    assert (await door.post(event, own_street.shop)).told == DUPLICATE
     await order.approve()
     await order.until(Stage.COMPLETED)
     await order.result()
-    assert await eventually(lambda: _is(door, street, order, ("completed", None, True)))
-    assert (await door.post(event, street.shop)).told == DUPLICATE
+    assert await eventually(lambda: _is(door, own_street, order, ("completed", None, True)))
+    assert (await door.post(event, own_street.shop)).told == DUPLICATE
     charges = [line for line in order.lines() if line.get("operation") == "charge"]
     assert [charge["amount_minor"] for charge in charges] == [3399]
 
 
-async def test_a_rejected_order_says_why(door: Door, street: Street, shop: Shop) -> None:
+async def test_a_rejected_order_says_why(door: Door, own_street: Street, shop: Shop) -> None:
     """Issue 4: the reason is the order's own code; nothing stays reserved."""
-    order = await _ordered(door, street, shop, street.shop.placed())
+    order = await _ordered(door, own_street, shop, own_street.shop.placed())
     await at_stage(order.handle, Stage.AWAITING_APPROVAL)
     await order.send(await order.token(decision=Decision.REJECT))
     await order.until(Stage.FAILED_COMPENSATED)
     expected = ("failed_compensated", "approval_rejected", True)
-    assert await eventually(lambda: _is(door, street, order, expected))
+    assert await eventually(lambda: _is(door, own_street, order, expected))
     assert {line["operation"] for line in order.lines()} == {"check", "reserve", "release"}
 
 
-async def _is(door: Door, street: Street, order: Order, expected: tuple[str, str | None, bool]) -> bool:
-    return await _standing(door, street, order) == expected
+async def _is(door: Door, own_street: Street, order: Order, expected: tuple[str, str | None, bool]) -> bool:
+    return await _standing(door, own_street, order) == expected
+
+
+async def test_an_order_of_64_kib_goes_the_whole_way(door: Door, own_street: Street, shop: Shop) -> None:
+    """T43: filled to the last byte with what counts, not with white space; one byte more is 413."""
+    items = [{"sku": f"{number}-{'🍵' * 130}", "quantity": 1, "unit_price_minor": 1} for number in range(100)]
+    event = own_street.shop.placed(data__items=items, data__total_minor=100)
+    left = 65_536 - len(as_bytes(event))
+    for item in items:
+        item["sku"] = f"{item['sku']}{'x' * min(left, 256 - len(str(item['sku'])))}"
+        left = 65_536 - len(as_bytes(event))
+    assert left == 0
+    order = await _ordered(door, own_street, shop, event)
+    assert (await door.post(as_bytes(event) + b" ", own_street.shop)).told == (413, "body-too-large")
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    await order.approve()
+    await order.until(Stage.COMPLETED)
+    await order.result()
 
 
 @pytest.mark.parametrize(("currency", "amount"), [("JPY", 500), ("KWD", 1234), ("USD", 1099)])
 async def test_the_amount_that_was_sent_is_the_amount_that_is_charged(
-    door: Door, street: Street, shop: Shop, currency: str, amount: int
+    door: Door, own_street: Street, shop: Shop, currency: str, amount: int
 ) -> None:
     """M01: in minor units, whatever number of decimals the currency has; the provider's own log says so."""
     items = [{"sku": "tea", "quantity": 1, "unit_price_minor": amount}]
-    event = street.shop.placed(data__currency=currency, data__items=items, data__total_minor=amount)
-    order = await _ordered(door, street, shop, event)
+    event = own_street.shop.placed(data__currency=currency, data__items=items, data__total_minor=amount)
+    order = await _ordered(door, own_street, shop, event)
     await at_stage(order.handle, Stage.AWAITING_APPROVAL)
     await order.approve()
     await order.until(Stage.COMPLETED)

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 from temporalio.client import Client
 
-from tests.e2e.conftest import PATIENT
 from tests.support.command_line import orderflow, unconfigure
 from tests.support.door import Door, open_door
 from tests.support.servers import DevServer, client_of
+from tests.support.street import PATIENT
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 REFUSED: Final = EXAMPLES / "refused"

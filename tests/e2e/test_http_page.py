@@ -13,10 +13,10 @@ from orderflow.domain.deliveries import MAX_EVENT_BYTES, Cause
 from orderflow.ingress.answers import MEANINGS
 from tests.architecture.markdown import blocks, inline_code, rows, section
 from tests.architecture.product import ROOT
-from tests.e2e.conftest import PATIENT
 from tests.support.door import Door, open_door
 from tests.support.processes import bare_environment, run
 from tests.support.servers import DevServer
+from tests.support.street import PATIENT
 
 PAGE: Final = ROOT / "docs" / "http.md"
 ADDRESS: Final = "http://127.0.0.1:8080"

@@ -8,10 +8,13 @@ from orderflow.definitions import packaged_definitions
 from orderflow.domain.approvals import Decision
 from orderflow.domain.operations import Operation, Resolution
 from orderflow.domain.orders import Stage
+from orderflow.subscribers import Subscribers
 from tests.support.operations import operate, queued, signed
+from tests.support.scripted_door import Reply
 from tests.support.shop import Order, Shop, order_event, order_of, quick
+from tests.support.subscribers import DOWN, TAKEN, Announced, receiver, subscribed, subscribers
 
-Ending = Callable[[Shop], Awaitable[Order]]
+Ending = Callable[[Shop], Awaitable[Order | Announced]]
 
 
 def impatient() -> dict[str, Any]:
@@ -137,6 +140,39 @@ async def operated(shop: Shop) -> Order:
     return order
 
 
+async def announced(shop: Shop) -> Order:
+    """Somebody hears that it has completed."""
+    async with subscribed(shop):
+        return await completed(shop)
+
+
+async def announcing(shop: Shop) -> Announced:
+    """An announcement: refused, left to people, tried again in vain, then taken."""
+    async with subscribed(shop) as heard:
+        heard.reply = DOWN
+        telling = Announced(await completed(shop), Stage.COMPLETED)
+        await telling.waits()
+        await telling.operate(Operation.RETRY)
+        await telling.waits(lambda view: bool(view.standing) and not view.operations)
+        heard.reply = TAKEN
+        await telling.operate(Operation.RETRY)
+        await telling.ending()
+    return telling
+
+
+async def announcing_resolved(shop: Shop) -> Announced:
+    """One subscriber is told, one wants to hear no more, one a person says need not hear."""
+    with receiver() as told, receiver() as gone, receiver() as down:
+        gone.reply, down.reply = Reply(410), Reply(404)
+        named = {"told": told, "gone": gone, "down": down}
+        shop.subscribers = subscribers(*({"name": name, "url": each.door.url} for name, each in named.items()))
+        telling = Announced(await completed(shop), Stage.COMPLETED)
+        await telling.operate(Operation.RESOLVE, Resolution.KEPT)
+        await telling.ending()
+    shop.subscribers = Subscribers()
+    return telling
+
+
 ENDINGS: Final[Mapping[str, Ending]] = {
     ending.__name__: ending
     for ending in (
@@ -152,5 +188,8 @@ ENDINGS: Final[Mapping[str, Ending]] = {
         reviewed,
         compensation_failed,
         operated,
+        announced,
+        announcing,
+        announcing_resolved,
     )
 }

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,9 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from orderflow import dispatch
+from orderflow.announcing import AnnounceWorkflow
 from orderflow.client import data_converter
+from orderflow.domain.announcements import is_announcement
 from orderflow.workflows import OrderWorkflow
 from tests.replay.endings import ENDINGS
 from tests.replay.record import HISTORIES, recorded
@@ -30,9 +33,11 @@ def history(name: str) -> WorkflowHistory:
 
 async def replay(name: str) -> None:
     """Replay one history; raises when today's code would have acted otherwise."""
-    replayer = Replayer(workflows=[OrderWorkflow], data_converter=data_converter())
+    told = history(name)
+    replayed = AnnounceWorkflow if is_announcement(told.workflow_id) else OrderWorkflow
+    replayer = Replayer(workflows=[replayed], data_converter=data_converter())
     async with asyncio.timeout(30):
-        await replayer.replay_workflow(history(name))
+        await replayer.replay_workflow(told)
 
 
 def test_the_corpus_has_one_history_for_every_ending() -> None:
@@ -49,13 +54,16 @@ async def test_a_recorded_history_replays(name: str) -> None:
 @pytest.mark.parametrize("name", ENDINGS)
 async def test_a_timer_more_in_the_workflow_breaks_the_replay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The corpus can see drift: an unguarded change of the commands turns it red (T28, T29)."""
-    admit = dispatch.admit
 
-    async def admit_later(*arguments: object) -> object:
-        await workflow.sleep(1)
-        return await admit(*arguments)  # type: ignore[arg-type]  # handed on as it came
+    def later(begin: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        async def begin_later(*arguments: object) -> object:
+            await workflow.sleep(1)
+            return await begin(*arguments)
 
-    monkeypatch.setattr(dispatch, "admit", admit_later)
+        return begin_later
+
+    for first in ("admit", "tell"):
+        monkeypatch.setattr(dispatch, first, later(getattr(dispatch, first)))
     with pytest.raises(Exception, match=r"[Nn]ondeterminism"):
         await replay(name)
 

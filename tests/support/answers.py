@@ -59,7 +59,11 @@ class Answer:
             raise AssertionError(f"the answer repeats {repeated}: {self}")
         if self.status >= 400 and self.headers["content-type"] == PROBLEM and not self._is_a_problem():
             raise AssertionError(f"no problem document: {self}")
-        if self.status == 503 and not re.fullmatch(r"[1-9][0-9]*", self.headers.get("retry-after", "")):
+        if (
+            self.status == 503
+            and self.headers["content-type"] == PROBLEM
+            and not re.fullmatch(r"[1-9][0-9]*", self.headers.get("retry-after", ""))
+        ):
             raise AssertionError(f"a 503 without Retry-After: {self}")
         return self
 

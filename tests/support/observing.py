@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import WorkflowExecutionDescription, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from orderflow.client.search_attributes import STAGE
 from orderflow.domain.orders import Stage
@@ -51,3 +52,16 @@ async def events_of(handle: Handle) -> list[HistoryEvent]:
 def names_of(events: list[HistoryEvent]) -> list[str]:
     """The types of events, such as `WORKFLOW_TASK_STARTED`."""
     return [EventType.Name(event.event_type).removeprefix("EVENT_TYPE_") for event in events]
+
+
+async def runs_of(client: Client, order: str) -> int:
+    """How many runs there have been of an order: its first run is its only one, or it has been started again."""
+    try:
+        described = await client.get_workflow_handle(order).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return 0
+        raise
+    first = described.raw_description.workflow_execution_info.first_run_id
+    listed = [each.run_id async for each in client.list_workflows(f"WorkflowId = '{order}'")]
+    return len({described.run_id, first, *listed})

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -24,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 from orderflow.activities import OrderActivities
+from orderflow.announcements import AnnouncementActivities
 from orderflow.backends import open_ledger
 from orderflow.catalogue import Catalogue, StepKind, load_catalogue
 from orderflow.client.fates import TemporalOrders
@@ -37,12 +39,14 @@ from orderflow.domain.events import OrderEvent, workflow_id
 from orderflow.domain.orders import FINAL, Stage
 from orderflow.ledger.effects import EffectStore
 from orderflow.ledger.review import Ledger
+from orderflow.providers.http import open_client
 from orderflow.providers.simulated import Fault, SimulatedWorld
 from orderflow.providers.simulation.journal import Line
 from orderflow.reconcile.run import ReconcileActivities
 from orderflow.review import ReviewActivities
 from orderflow.settings import Settings
 from orderflow.signing import ApproverKey, KeyRegistry, decision_for
+from orderflow.subscribers import Subscribers
 from orderflow.worker import make_worker
 from orderflow.workflows import OrderWorkflow
 from tests.support.gates import Gate, GatedProvider, Gates
@@ -143,6 +147,8 @@ class Shop:
     special: Mapping[str, Provider]
     task_queue: str
     patience: float = PATIENCE
+    subscribers: Subscribers = field(default_factory=Subscribers)
+    sending: httpx2.AsyncClient = field(default_factory=open_client)
     gates: Gates = field(default_factory=Gates)
     orders: list["Order"] = field(default_factory=list)
     running: Worker | None = None
@@ -156,7 +162,8 @@ class Shop:
         """A worker of this shop that is not running yet."""
         options.setdefault("graceful_shutdown", timedelta(seconds=5))
         options.setdefault("max_cached_workflows", cached_workflows())
-        every = [*(activities or self.activities).all(), *self.review.all(), *self.reconciliation.all()]
+        own = (self.review, self.announcements, self.reconciliation)
+        every = [*(activities or self.activities).all(), *(each for some in own for each in some.all())]
         return make_worker(self.client, every, task_queue=self.task_queue, **options)
 
     @cached_property
@@ -181,6 +188,19 @@ class Shop:
             catalogue=self.catalogue,
             verify=partial(self.registry.verify_operation, alone_up_to=ALONE_UP_TO),
             fate_of=TemporalOrders(self.client).fate,
+            tell_again=self.announcements.tell_again,
+            worker="test",
+        )
+
+    @cached_property
+    def announcements(self) -> AnnouncementActivities:
+        """The activities at the end of an order; they tell this shop's subscribers."""
+        return AnnouncementActivities(
+            ledger=self.ledger,
+            effects=EffectStore(self.ledger, poll_interval=0.05),
+            subscribers=lambda: self.subscribers,
+            client=self.sending,
+            announced=TemporalOrders(self.client).announced,
             worker="test",
         )
 
@@ -412,6 +432,7 @@ async def open_shop(
     try:
         yield shop
     finally:
+        await shop.sending.aclose()
         await shop.world.aclose()
         await shop.ledger.aclose()
 

@@ -1,13 +1,17 @@
 """The street before the door: four callers, the file that admits them, and the books of the house behind it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from orderflow.embedded import EmbeddedServer
+from tests.support.door import Door, open_door
 from tests.support.ledger import LedgerDatabase
 from tests.support.senders import Sender, new_secret, public_key, write_json
 
@@ -15,6 +19,11 @@ TYPE: Final = "dev.orderflow.order.placed.v1"
 AGES_AGO: Final = "2020-01-01T00:00:00Z"
 IN_AGES: Final = "2100-01-01T00:00:00Z"
 NO_LIMIT: Final = 2**53 - 1
+
+PATIENT: Final[Mapping[str, str]] = MappingProxyType(
+    {"ORDERFLOW_INTAKE_BACKLOG_LIMIT": "3600", "ORDERFLOW_TASK_QUEUE": "nobody-works"}
+)
+"""The environment of a door behind which nobody works, and which stays open all the same."""
 
 SOURCES: Final = (
     *("/a", "/a::b", "ab", "a", "/a,", "/a%00", "/a/b", "/ids"),
@@ -112,3 +121,15 @@ class Street:
     def _entry(self, sender: Sender, sources: list[str], limits: Mapping[str, int]) -> dict[str, Any]:
         token = self.kept(f"{sender.name}.token", sender.token)
         return {"name": sender.name, "tokens": [token], "sources": sources, "types": [TYPE], "limits": limits}
+
+
+@asynccontextmanager
+async def door_on(street: Street, server: EmbeddedServer, name: str = "door", **settings: str) -> AsyncIterator[Door]:
+    """A door on this street to a Temporal; `settings` are further ones, by the names of `orderflow.settings`.
+
+    Nobody works behind it unless the settings name a task queue.
+    """
+    variables = {f"ORDERFLOW_{setting.upper()}": value for setting, value in settings.items()}
+    environment = {**street.environment, **PATIENT, **variables, "TEMPORAL_ADDRESS": server.address}
+    async with open_door(street.folder, environment, name=name) as door:
+        yield door

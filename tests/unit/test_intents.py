@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
@@ -20,11 +21,18 @@ VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors" / 
 
 steps = st.from_regex(r"[a-z][a-z0-9_]{0,39}", fullmatch=True)
 workflow_ids = st.from_regex(r"[A-Za-z0-9._-]{1,40}", fullmatch=True)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-MAX_INTEGER, MAX_INTEGER) | st.text(),
-    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(), children, max_size=4),
-    max_leaves=20,
-)
+
+
+def json_values_of(texts: st.SearchStrategy[str]) -> st.SearchStrategy[JsonValue]:
+    """Values of our profile whose strings and keys are such texts."""
+    return st.recursive(
+        st.none() | st.booleans() | st.integers(-MAX_INTEGER, MAX_INTEGER) | texts,
+        lambda children: st.lists(children, max_size=4) | st.dictionaries(texts, children, max_size=4),
+        max_leaves=20,
+    )
+
+
+json_values = json_values_of(st.text())
 
 
 class ChargeIntent(BaseModel):
@@ -51,6 +59,15 @@ def test_canonical_json_is_read_back_as_the_same_value_and_is_its_own_canonical_
     again = read_json(canonical)
     assert again == value
     assert canonical_json(again) == canonical
+
+
+@settings(deadline=None)
+@given(
+    value=json_values_of(st.text(max_size=5)) | json_values_of(st.text(st.characters(max_codepoint=127), max_size=5))
+)
+def test_the_canonical_form_is_that_of_the_library_for_it(value: JsonValue) -> None:
+    """I11: what we write ourselves, as that is fast, and what we leave to the library of RFC 8785 look the same."""
+    assert canonical_json(value) == rfc8785.dumps(value)
 
 
 @pytest.mark.parametrize(

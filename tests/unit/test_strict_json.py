@@ -170,6 +170,20 @@ def test_python_values_outside_the_profile_are_refused(value: object) -> None:
         require_profile(value)
 
 
+@settings(deadline=None)
+@given(
+    value=st.recursive(
+        st.sampled_from([1.5, 2**53, -(2**53), "\ud800", b"x", {1: 2}, {"\udfff": None}]),
+        lambda faulty: st.tuples(json_values, faulty).map(list) | faulty.map(lambda inner: {"a": 1, "b": inner}),
+        max_leaves=6,
+    )
+)
+def test_one_fault_anywhere_in_a_value_is_found(value: object) -> None:
+    """W17, W18: the quick look that nearly all values pass lets no fault through."""
+    with pytest.raises(InvalidJson):
+        require_profile(value)
+
+
 def test_a_value_that_holds_itself_is_refused() -> None:
     """W16: the walk is bounded too."""
     value: list[object] = []
