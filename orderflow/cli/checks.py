@@ -176,7 +176,7 @@ async def _temporal(settings: Settings) -> AsyncIterator[Check]:
         yield Check("temporal", Health.FAIL, str(error))
         return
     yield Check("temporal", Health.OK, f"namespace {client.namespace} at {address_of(client)}")
-    yield _payload_keys(settings, address_of(client))
+    yield payload_keys(settings, address_of(client))
     yield await _search_attributes(client)
     yield await _worker(client, settings)
 
@@ -191,7 +191,8 @@ def _binaries(settings: Settings) -> Iterator[Check]:
     yield Check("test server", Health.OK if test_server else Health.WARN, str(test_server or missing))
 
 
-def _payload_keys(settings: Settings, address: str) -> Check:
+def payload_keys(settings: Settings, address: str) -> Check:
+    """What is encrypted for a Temporal at `address`, and with which keys."""
     try:
         ring = key_ring(settings)
     except OrderflowError as error:
