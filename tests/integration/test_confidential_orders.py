@@ -59,9 +59,9 @@ def test_a_canary_is_found_in_clear_and_in_base64_at_any_offset() -> None:
     """T46: the search itself can see a leak."""
     import base64
 
-    assert leaks(b"xx canary-note yy") == ["canary-note"]
+    assert leaks(b"xx canary_note yy") == ["canary_note"]
     for before in range(4):
-        assert leaks(base64.b64encode(b"z" * before + b"canary-note and more")) == ["canary-note"], before
+        assert leaks(base64.b64encode(b"z" * before + b"canary_note and more")) == ["canary_note"], before
     assert leaks(b"nothing") == []
 
 
@@ -188,14 +188,17 @@ async def test_an_older_order_goes_on_when_what_is_not_encrypted_may_be_read(tmp
 async def test_the_details_of_failures_come_back_encrypted_and_replay(tmp_path: Path) -> None:
     """T31, T46: an activity's details decide what follows; message, stack trace and details are encrypted."""
     async with DevServer(tmp_path) as server, shop_of(await keyed_client(server, KEYS), tmp_path) as shop:
-        order = await endings.declined(shop)
+        order = await shop.start(canary_event())
+        shop.fault("decline", "charge", order.id, code="canary_note")
+        await order.approve()
         with pytest.raises(WorkflowFailureError) as ended:
             await order.result()
         failed = [e for e in await events_of(order.handle) if e.HasField("activity_task_failed_event_attributes")]
         history = await order.handle.fetch_history()
     cause = ended.value.cause
     assert isinstance(cause, ApplicationError)
-    assert cause.message.startswith("failed_compensated: declined")
+    assert cause.message == "failed_compensated: declined (charge: Declined: canary_note)"
+    assert leaks(history.to_json().encode()) == []
     failure = failed[0].activity_task_failed_event_attributes.failure
     assert failure.message == "Encoded failure"
     assert failure.stack_trace == ""

@@ -17,13 +17,13 @@ from orderflow.settings import Settings
 from tests.support.shop import order_event
 
 CANARIES: Final = (
-    "canary-order",
-    "canary-person",
-    "canary-customer",
+    "canary_order",
+    "canary_person",
+    "canary_customer",
     "canary@",
-    "canary-sku",
-    "canary-note",
-    "canary-src",
+    "canary_sku",
+    "canary_note",
+    "canary_src",
 )
 """Words that stand in an event, and nowhere else."""
 
@@ -31,14 +31,14 @@ CANARIES: Final = (
 def canary_event(**changes: Any) -> OrderEvent:
     """An event with a canary in each of its free texts."""
     data: dict[str, Any] = {
-        "order_id": "canary-order",
-        "requested_by": "canary-person",
-        "customer": {"id": "canary-customer", "email": "canary-mail@example.com"},
-        "items": [{"sku": "canary-sku", "quantity": 2, "unit_price_minor": 450}],
-        "note": "canary-note",
+        "order_id": "canary_order",
+        "requested_by": "canary_person",
+        "customer": {"id": "canary_customer", "email": "canary_mail@example.com"},
+        "items": [{"sku": "canary_sku", "quantity": 2, "unit_price_minor": 450}],
+        "note": "canary_note",
         **changes,
     }
-    return order_event(**data).model_copy(update={"source": "/canary-source"})
+    return order_event(**data).model_copy(update={"source": "/canary_source"})
 
 
 def key_set(*ids: str) -> bytes:

@@ -65,11 +65,10 @@ def test_keys_that_cannot_be_used_stop_whoever_would_encrypt(folder: Path, monke
 
 def test_the_doctor_warns_where_a_temporal_elsewhere_keeps_orders_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     """T47: on this machine that is fine; broken keys are not, and reading what is not encrypted should end some day."""
-    with_keys = keyed(key_set("a", "b"))
     assert payload_keys(load_settings(), "localhost:7233").health is Health.FAIL
     monkeypatch.delenv("ORDERFLOW_PAYLOAD_KEYS_FILE")
     assert payload_keys(load_settings(), "localhost:7233").health is Health.OK
     assert payload_keys(load_settings(), "temporal.example.com:7233").health is Health.WARN
-    found = payload_keys(with_keys, "temporal.example.com:7233")
+    found = payload_keys(keyed(key_set("a", "b")), "temporal.example.com:7233")
     assert (found.health, found.says) == (Health.OK, "b encrypts; read with a, b")
     assert payload_keys(keyed(key_set("a"), plaintext="read"), "localhost:7233").health is Health.WARN
