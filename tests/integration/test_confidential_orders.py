@@ -15,16 +15,25 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from orderflow.client import data_converter, order_status, placed_event
+from orderflow.client import (
+    address_of,
+    codec_of,
+    data_converter,
+    order_status,
+    placed_event,
+    signal_command,
+    start_command,
+)
 from orderflow.client.orders import NoAnswer, view
 from orderflow.domain.errors import PayloadKeyMissing
 from orderflow.domain.orders import Stage
 from orderflow.workflows import OrderWorkflow
 from tests.replay import endings
+from tests.support.command_line import in_a_shell
 from tests.support.confidential import canary_event, kept_by, key_set, keyed, keyed_client, leaks, one_of
 from tests.support.observing import events_of, eventually
 from tests.support.servers import DevServer, client_of
-from tests.support.shop import Order, Shop, check_orders, open_shop, quick
+from tests.support.shop import Order, Shop, check_orders, open_shop, order_of, quick
 
 KEYS = key_set("a", "b")
 
@@ -220,3 +229,20 @@ async def test_the_largest_order_fits_with_the_codec_on(tmp_path: Path) -> None:
         await order.approve()
         await order.until(Stage.COMPLETED)
         await check_orders(shop)
+
+
+async def test_printed_commands_carry_encrypted_input(tmp_path: Path) -> None:
+    """T47: an order is started and approved with Temporal's own CLI, and nothing unencrypted has to be read for that."""
+    async with DevServer(tmp_path) as server, shop_of(await keyed_client(server, KEYS), tmp_path) as shop:
+        event, client = canary_event(), shop.client
+        target = {"address": address_of(client), "namespace": client.namespace}
+        start = start_command(event, shop.definition, codec=codec_of(client), task_queue=shop.task_queue, **target)
+        await asyncio.to_thread(in_a_shell, start)
+        handle = client.get_workflow_handle_for(OrderWorkflow.run, order_of(event))
+        order = Order(shop, handle, event, shop.definition)
+        shop.orders.append(order)
+        approve = signal_command(order.id, await order.token(), codec=codec_of(client), **target)
+        await asyncio.to_thread(in_a_shell, approve)
+        await order.until(Stage.COMPLETED)
+        await check_orders(shop)
+    assert leaks((start + approve).encode()) == []
