@@ -223,7 +223,7 @@ async def test_the_largest_order_fits_with_the_codec_on(tmp_path: Path) -> None:
     """T43: an event at the door's cap in bytes, each of its texts at the profile's own limits."""
     items = [{"sku": f"{i:04}" + "\U0001f9c0" * 252, "quantity": 1, "unit_price_minor": 1} for i in range(100)]
     event = canary_event(items=items, total_minor=100, note="\U0001f9c0" * 1000, order_id="o" * 256)
-    assert len(event.model_dump_json()) > 100_000
+    assert len(event.model_dump_json().encode()) > 100_000
     async with DevServer(tmp_path) as server, shop_of(await keyed_client(server, KEYS), tmp_path) as shop:
         order = await shop.start(event)
         await order.approve()
@@ -232,7 +232,7 @@ async def test_the_largest_order_fits_with_the_codec_on(tmp_path: Path) -> None:
 
 
 async def test_printed_commands_carry_encrypted_input(tmp_path: Path) -> None:
-    """T47: an order is started and approved with Temporal's own CLI, and nothing unencrypted has to be read for that."""
+    """T47: an order is started and approved with Temporal's own CLI, and nothing has to be taken unencrypted for that."""
     async with DevServer(tmp_path) as server, shop_of(await keyed_client(server, KEYS), tmp_path) as shop:
         event, client = canary_event(), shop.client
         target = {"address": address_of(client), "namespace": client.namespace}
