@@ -232,7 +232,7 @@ async def test_the_largest_order_fits_with_the_codec_on(tmp_path: Path) -> None:
 
 
 async def test_printed_commands_carry_encrypted_input(tmp_path: Path) -> None:
-    """T47: an order is started and approved with Temporal's own CLI, and nothing has to be taken unencrypted for that."""
+    """T47: an order is started and approved with Temporal's own CLI; nothing is taken in clear for that."""
     async with DevServer(tmp_path) as server, shop_of(await keyed_client(server, KEYS), tmp_path) as shop:
         event, client = canary_event(), shop.client
         target = {"address": address_of(client), "namespace": client.namespace}
