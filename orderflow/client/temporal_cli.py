@@ -1,6 +1,7 @@
 """The same acts as commands of Temporal's own CLI, complete and quoted for a POSIX shell.
 
-Their input is encrypted by the `codec` that they are given, where it has keys.
+Their input is encrypted by the `codec` that they are given, where it has keys. A command of which Temporal's CLI would
+have to read the answer then does not wait for it: the CLI has no keys.
 """
 
 import base64
@@ -59,10 +60,11 @@ def signal_command(order: str, token: str, *, codec: OrderCodec, address: str, n
 
 
 def operate_command(order: str, token: str, *, codec: OrderCodec, address: str, namespace: str) -> str:
-    """The `temporal workflow update execute` that delivers the operation `token` to `order`."""
+    """The `temporal workflow update` that delivers the operation `token` to `order`."""
+    verb = ("execute",) if codec.ring is None else ("start", "--wait-for-stage", "accepted")
     return shlex.join(
         [
-            *("temporal", "workflow", "update", "execute", *_connection(address, namespace)),
+            *("temporal", "workflow", "update", *verb, *_connection(address, namespace)),
             *("--workflow-id", order, "--name", OPERATE_UPDATE),
             *_input(json.dumps({"operation": token}), order, codec),
         ]
@@ -72,11 +74,11 @@ def operate_command(order: str, token: str, *, codec: OrderCodec, address: str, 
 def repair_command(
     token: str, jti: str, *, codec: OrderCodec, address: str, namespace: str, task_queue: str = TASK_QUEUE
 ) -> str:
-    """The `temporal workflow execute` that does the operation `token`, of this `jti`, for an order that has ended."""
+    """The `temporal workflow execute`, or `start`, that does the operation `token`, of this `jti`, for an order that has ended."""
     own_id = repair_id(jti)
     return shlex.join(
         [
-            *("temporal", "workflow", "execute", *_connection(address, namespace)),
+            *("temporal", "workflow", "execute" if codec.ring is None else "start", *_connection(address, namespace)),
             *("--type", REPAIR_WORKFLOW_TYPE, "--task-queue", task_queue, "--workflow-id", own_id),
             *_input(json.dumps({"operation": token}), own_id, codec),
         ]
