@@ -1,7 +1,7 @@
 """The same acts as commands of Temporal's own CLI, complete and quoted for a POSIX shell.
 
-Their input is encrypted by the `codec` that they are given, where it has keys. A command of which Temporal's CLI would
-have to read the answer then does not wait for it: the CLI has no keys.
+Their input is encrypted by the `codec` that they are given, where it has keys. An update then does not wait
+for its answer: Temporal's CLI has no keys, and fails when it cannot read one.
 """
 
 import base64
@@ -74,11 +74,11 @@ def operate_command(order: str, token: str, *, codec: OrderCodec, address: str, 
 def repair_command(
     token: str, jti: str, *, codec: OrderCodec, address: str, namespace: str, task_queue: str = TASK_QUEUE
 ) -> str:
-    """The `temporal workflow execute`, or `start`, that does the operation `token`, of this `jti`, for an order that has ended."""
+    """The `temporal workflow execute` that does the operation `token`, of this `jti`, for an order that has ended."""
     own_id = repair_id(jti)
     return shlex.join(
         [
-            *("temporal", "workflow", "execute" if codec.ring is None else "start", *_connection(address, namespace)),
+            *("temporal", "workflow", "execute", *_connection(address, namespace)),
             *("--type", REPAIR_WORKFLOW_TYPE, "--task-queue", task_queue, "--workflow-id", own_id),
             *_input(json.dumps({"operation": token}), own_id, codec),
         ]
