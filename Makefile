@@ -27,7 +27,7 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 demo: $(INSTALLED)  ## run the three evidence chains on an embedded Temporal server
 	$(BIN)/orderflow demo
 
-dev: $(INSTALLED)  ## Temporal with its UI, a worker and the simulator in one terminal
+dev: $(INSTALLED)  ## Temporal with its UI, a worker, the door and the simulator in one terminal
 	$(BIN)/orderflow dev
 
 test: test-default test-optimized test-uncached  ## the whole suite, then the parts below

@@ -146,8 +146,7 @@ def _delivery(signed: Signed, event: OrderEvent) -> Delivery:
 def _conflict() -> DeliveryRefused:
     return DeliveryRefused(
         Cause.CONFLICT,
-        "an event of this source and id came before with another content, and what it started stays as it is; if this"
-        " is another order, give it a new id",
+        "what the event of this source and id started stays as it is; if this is another order, give it a new id",
     )
 
 
@@ -159,13 +158,9 @@ def _replayed() -> DeliveryRefused:
     )
 
 
-def _paused(reason: str = "", retry_after: float = PAUSED_FOR) -> DeliveryRefused:
-    why = f" ({reason})" if reason else ""
-    return DeliveryRefused(
-        Cause.INTAKE_PAUSED,
-        f"no new events are taken now{why}; nothing of this one was kept: send it again later",
-        retry_after=retry_after,
-    )
+def _paused(reason: str = "an operator has closed the gate", retry_after: float = PAUSED_FOR) -> DeliveryRefused:
+    message = f"{reason}; nothing of this event was kept: send it again later"
+    return DeliveryRefused(Cause.INTAKE_PAUSED, message, retry_after=retry_after)
 
 
 _REFUSALS: Final[Mapping[Arrival, Callable[[], DeliveryRefused]]] = MappingProxyType(
