@@ -245,7 +245,7 @@ async def _stand(folder: Path, tell: Tell) -> AsyncIterator[Stand]:
         settings = Settings(state_dir=folder, providers="http", providers_url=url)
         environment = child_environment(settings, temporal_address=server.address)
         worker = WorkerProcess(environment, folder / "worker.log")
-        client = await connect(address=server.address, namespace="default", use_profile=False)
+        client = await connect(settings, address=server.address, namespace="default", use_profile=False)
         try:
             yield Stand(client, world, worker, settings, tell)
         finally:

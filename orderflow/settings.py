@@ -119,6 +119,12 @@ class Settings(BaseSettings):
     """Seconds that a worker keeps trying to reach Temporal before it exits with 3; 0 is one try, `forever` no end."""
     intake_backlog_limit: int = Field(default=60, ge=0, le=86_400)
     """Seconds that a task may wait for a worker before doors take no events in; 0 switches this rule off."""
+    payload_keys_file: _Folder | None = None
+    """The JWK set of the keys that payloads are encrypted with; the last one encrypts. See `orderflow.keyring`."""
+    payload_keys: SecretStr | None = None
+    """The same set itself."""
+    payload_plaintext: Literal["refuse", "read"] = "refuse"
+    """Whether, with keys, payloads that are not encrypted are read: those of orders from before there were keys."""
     temporal_binary: _Folder | None = None
     """The `temporal` program to start as a server of our own, if it is neither installed beside Python nor on PATH."""
     log_format: Literal["auto", "console", "json"] = "auto"
@@ -139,6 +145,13 @@ class Settings(BaseSettings):
         if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname):
             raise ValueError("must be an http or https address, such as http://localhost:8090")
         return url
+
+    @field_validator("payload_keys")
+    @classmethod
+    def _is_given_once(cls, keys: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if keys is not None and info.data.get("payload_keys_file") is not None:
+            raise ValueError("is set, and so is ORDERFLOW_PAYLOAD_KEYS_FILE: keep one of the two")
+        return keys
 
     @field_validator("ingress_url")
     @classmethod

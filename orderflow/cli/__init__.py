@@ -24,6 +24,7 @@ from orderflow.cli import (
     intake,
     keys,
     orders,
+    payload_keys,
     reconciliation,
     review,
     servers,
@@ -99,6 +100,7 @@ app.add_typer(callers.app)
 app.add_typer(database.app)
 app.add_typer(intake.app)
 app.add_typer(keys.app)
+app.add_typer(payload_keys.app)
 app.add_typer(review.app)
 app.add_typer(simulator.app)
 

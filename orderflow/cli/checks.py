@@ -25,13 +25,14 @@ from orderflow.catalogue import load_catalogue
 from orderflow.cli.keys import approvers_in, approvers_set
 from orderflow.cli.simulated_world import LocalWorld
 from orderflow.client import address_of, connect, list_orders, reachable
+from orderflow.client.converter import key_ring
 from orderflow.definitions import load_published
 from orderflow.domain.errors import OrderflowError
 from orderflow.domain.intake import ALL_DOORS
 from orderflow.domain.orders import Stage
 from orderflow.embedded import find_program, find_temporal
 from orderflow.ledger.events import IntakeRecord
-from orderflow.settings import Settings, SqliteTarget, load_settings
+from orderflow.settings import Settings, SqliteTarget, is_loopback, load_settings
 
 RECENT: Final = timedelta(seconds=70)
 """A worker that polls is seen at least once a minute; the server remembers one that is gone for five."""
@@ -190,6 +191,7 @@ async def _temporal(settings: Settings) -> AsyncIterator[Check]:
         yield Check("temporal", Health.FAIL, str(error))
         return
     yield Check("temporal", Health.OK, f"namespace {client.namespace} at {address_of(client)}")
+    yield payload_keys(settings, address_of(client))
     yield await _search_attributes(client)
     yield await _worker(client, settings)
 
@@ -202,6 +204,22 @@ def _binaries(settings: Settings) -> Iterator[Check]:
     test_server = find_program("temporal-test-server")
     missing = "not found; only the tests need it: `pip install 'orderflow[dev-server]'`"
     yield Check("test server", Health.OK if test_server else Health.WARN, str(test_server or missing))
+
+
+def payload_keys(settings: Settings, address: str) -> Check:
+    """What is encrypted for a Temporal at `address`, and with which keys."""
+    try:
+        ring = key_ring(settings)
+    except OrderflowError as error:
+        return Check("payload keys", Health.FAIL, error.message)
+    if ring is None:
+        health = Health.OK if is_loopback(address) else Health.WARN
+        advice = "make keys with `orderflow payload-keys new ID` and set ORDERFLOW_PAYLOAD_KEYS_FILE"
+        return Check("payload keys", health, f"none: Temporal at {address} keeps orders in clear; {advice}")
+    says = f"{ring.newest} encrypts; read with {', '.join(ring.key_ids)}"
+    if settings.payload_plaintext == "read":
+        return Check("payload keys", Health.WARN, f"{says}, and what is not encrypted (ORDERFLOW_PAYLOAD_PLAINTEXT)")
+    return Check("payload keys", Health.OK, says)
 
 
 async def _search_attributes(client: Client) -> Check:

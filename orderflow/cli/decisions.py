@@ -158,10 +158,11 @@ async def _deliver(client: "Client", choice: Choice) -> DoorAnswer:
 async def _print_command(client: "Client", settings: "Settings", choice: Choice) -> ExitCode:
     """Print the command alone on standard output, so that a shell can run it; what is signed goes to standard error."""
     from orderflow.cli.connection import runnable
-    from orderflow.client import address_of, signal_command
+    from orderflow.client import address_of, codec_of, signal_command
 
     token = await _signed(client, choice, sys.stderr)
-    sent = signal_command(choice.order, token, address=address_of(client), namespace=client.namespace)
+    target = {"address": address_of(client), "namespace": client.namespace}
+    sent = signal_command(choice.order, token, codec=codec_of(client), **target)
     command = runnable(sent, settings)
     if choice.as_json:
         claims = _claims(token).model_dump(mode="json")

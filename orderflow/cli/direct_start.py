@@ -9,7 +9,7 @@ from temporalio.client import Client
 from orderflow.cli.connection import runnable, temporal_target, with_temporal
 from orderflow.cli.exits import Refused
 from orderflow.cli.output import print_fields, print_json, print_line
-from orderflow.client import StartedOrder, order_status, placed_event, start_command, start_order
+from orderflow.client import StartedOrder, order_codec, order_status, placed_event, start_command, start_order
 from orderflow.domain.definition import Definition
 from orderflow.domain.events import OrderEvent, payload_fingerprint
 from orderflow.settings import Settings, load_settings
@@ -35,7 +35,14 @@ def start_directly(event: OrderEvent, definition: Definition, *, as_json: bool) 
 def print_start(event: OrderEvent, definition: Definition, *, as_json: bool) -> None:
     """Print the command of Temporal's own CLI that would start the order."""
     settings, (address, namespace) = load_settings(), temporal_target()
-    started = start_command(event, definition, address=address, namespace=namespace, task_queue=settings.task_queue)
+    started = start_command(
+        event,
+        definition,
+        codec=order_codec(settings),
+        address=address,
+        namespace=namespace,
+        task_queue=settings.task_queue,
+    )
     command = runnable(started, settings)
     if as_json:
         print_json({"command": command})

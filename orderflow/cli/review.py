@@ -119,7 +119,7 @@ def _operate(
             print_line(f"{key.name} signs: {wanted.operation}", sys.stderr if only_print else sys.stdout)
             print_fields(shown, indent=2, stream=sys.stderr if only_print else sys.stdout)
         if only_print:
-            _print_command(client, settings, found, key.sign(claims), as_json)
+            _print_command(client, settings, found, (key.sign(claims), claims.jti), as_json)
             return None
         return await deliver(client, found, claims, key, settings.task_queue)
 
@@ -127,15 +127,18 @@ def _operate(
     return _tell(found, came, as_json) if came is not None else ExitCode.DONE
 
 
-def _print_command(client: "Client", settings: "Settings", item: "ReviewItem", token: str, as_json: bool) -> None:
+def _print_command(
+    client: "Client", settings: "Settings", item: "ReviewItem", signed: tuple[str, str], as_json: bool
+) -> None:
     from orderflow.cli.connection import runnable
-    from orderflow.client import address_of, operate_command, repair_command
+    from orderflow.client import address_of, codec_of, operate_command, repair_command
 
-    target = {"address": address_of(client), "namespace": client.namespace}
+    token, jti = signed
+    codec, target = codec_of(client), {"address": address_of(client), "namespace": client.namespace}
     if item.opened_by == "order":
-        sent = operate_command(item.workflow_id, token, **target)
+        sent = operate_command(item.workflow_id, token, codec=codec, **target)
     else:
-        sent = repair_command(token, **target, task_queue=settings.task_queue)
+        sent = repair_command(token, jti, codec=codec, **target, task_queue=settings.task_queue)
     command = runnable(sent, settings)
     if as_json:
         print_json({"key": item.key, "command": command, "payload": {"operation": token}})

@@ -1,7 +1,7 @@
 """The only place that talks to Temporal as a client: connecting, starting orders, reading them, deciding on them."""
 
 from orderflow.client.connection import ServerUnreachable, address_of, connect, reachable
-from orderflow.client.converter import data_converter
+from orderflow.client.converter import codec_of, data_converter, order_codec
 from orderflow.client.orders import (
     NoAnswer,
     OrderSummary,
@@ -37,6 +37,7 @@ __all__ = [
     "TaskFailure",
     "UnknownOrder",
     "address_of",
+    "codec_of",
     "connect",
     "data_converter",
     "decide",
@@ -44,6 +45,7 @@ __all__ = [
     "list_orders",
     "operate",
     "operate_command",
+    "order_codec",
     "order_status",
     "placed_event",
     "reachable",

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -48,19 +49,21 @@ async def connect(
 
     One try; with `settings`, as many as `wait_for_server` has time for, and `say` hears once that we are waiting. A
     server that this process has started itself is reached without `use_profile`: no TLS, no API key, whatever is set.
+    Payloads are encrypted as `settings` say, those of the environment if none are given.
 
     Raises:
-        InvalidSettings: if Temporal's profile or the address cannot be used.
+        InvalidSettings: if Temporal's profile, the address or the payload keys cannot be used.
         ServerUnreachable: if it does not answer in time.
     """
     config = profile() if use_profile else ClientConnectConfig()
     config["target_host"] = address or config.get("target_host") or DEFAULT_ADDRESS
     config["namespace"] = namespace or config.get("namespace") or "default"
     seconds: float | None = 0 if settings is None else settings.wait_for_server
+    converter = data_converter(settings)
     give_up_at = math.inf if seconds is None else time.monotonic() + seconds
     while True:
         try:
-            return await _connect_once(config)
+            return await _connect_once(config, converter)
         except ServerUnreachable as error:
             if time.monotonic() + _PAUSE > give_up_at:
                 raise
@@ -97,11 +100,11 @@ def profile() -> ClientConnectConfig:
         raise InvalidSettings(f"Temporal's own profile or TEMPORAL_* variables cannot be used: {fault}") from None
 
 
-async def _connect_once(config: ClientConnectConfig) -> Client:
+async def _connect_once(config: ClientConnectConfig, converter: DataConverter) -> Client:
     address = config["target_host"]
     try:
         async with asyncio.timeout(2 * _ONE_TRY.total_seconds()):
-            return await Client.connect(**config, data_converter=data_converter(), connect_timeout=_ONE_TRY)
+            return await Client.connect(**config, data_converter=converter, connect_timeout=_ONE_TRY)
     except ValueError as error:
         raise InvalidSettings(f"TEMPORAL_ADDRESS: {address} is not host:port ({error})") from None
     except TimeoutError:

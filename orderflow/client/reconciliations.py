@@ -7,12 +7,14 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 
 from orderflow.client.connection import reachable
+from orderflow.client.failures import failure_message
 from orderflow.client.orders import NoAnswer
 from orderflow.client.status import OrderStatus, order_status
 from orderflow.contracts import (
@@ -80,7 +82,7 @@ async def reconcile(
                 await _await_other(client, say, patience)
                 continue
             await _begun(client, handle, patience.begin, ours=True)
-            return await _report(handle, say, patience.stalled)
+            return await _report(client, handle, say, patience.stalled)
 
 
 async def _start(client: Client, request: ReconcileRequest, task_queue: str) -> Handle:
@@ -99,7 +101,7 @@ async def _start(client: Client, request: ReconcileRequest, task_queue: str) -> 
 async def _await_other(client: Client, say: Say, patience: Patience) -> None:
     handle: Handle = client.get_workflow_handle(RECONCILE_ID, result_type=ReconcileReport)
     await _begun(client, handle, patience.begin, ours=False)
-    await _ended(handle, say, patience.stalled)
+    await _ended(client, handle, say, patience.stalled)
 
 
 async def _begun(client: Client, handle: Handle, patience: float, *, ours: bool) -> None:
@@ -140,8 +142,8 @@ def _not_begun(status: OrderStatus, patience: float) -> str:
     )
 
 
-async def _report(handle: Handle, say: Say, stalled: float) -> ReconcileReport:
-    await _ended(handle, say, stalled)
+async def _report(client: Client, handle: Handle, say: Say, stalled: float) -> ReconcileReport:
+    await _ended(client, handle, say, stalled)
     try:
         return await handle.result(rpc_timeout=_RPC)
     except WorkflowFailureError as error:
@@ -160,14 +162,14 @@ def _failed(error: WorkflowFailureError) -> OrderflowError:
     return ReconcileFailed(f"the reconciliation failed: {why}; `temporal workflow show` tells more")
 
 
-async def _ended(handle: Handle, say: Say, stalled: float) -> None:
+async def _ended(client: Client, handle: Handle, say: Say, stalled: float) -> None:
     """Wait for the end of a run, and say how far it is whenever that changes, and now and then that it does not.
 
     Raises `NoAnswer` after `stalled` seconds without a sign of life.
     """
     told, watch = "", _Watch(stalled, say)
     while (described := await handle.describe(rpc_timeout=_RPC)).close_time is None:
-        if (now := await _progress(described)) and now != told:
+        if (now := await _progress(client, described)) and now != told:
             say(now)
             told = now
         watch.look(described)
@@ -207,14 +209,18 @@ def _signs(described: WorkflowExecutionDescription) -> object:
     return described.run_id, described.history_length, times
 
 
-async def _progress(described: WorkflowExecutionDescription) -> str:
+async def _progress(client: Client, described: WorkflowExecutionDescription) -> str:
     for pending in described.raw_description.pending_activities:
         again = f"attempt {pending.attempt}: " if pending.attempt > 1 else ""
         if again and pending.state != PendingActivityState.PENDING_ACTIVITY_STATE_STARTED:
-            return f"attempt {pending.attempt} waits: the one before failed: {pending.last_failure.message[:200]}"
+            return f"attempt {pending.attempt} waits: the one before failed: {(await _why(client, pending))[:200]}"
         details = await described.data_converter.decode(pending.heartbeat_details.payloads)
         if details and isinstance(details[0], dict):
             return again + ", ".join(f"{number} {what}" for what, number in details[0].items())
         if again:
-            return f"{again}{pending.last_failure.message[:200]}"
+            return f"{again}{(await _why(client, pending))[:200]}"
     return ""
+
+
+async def _why(client: Client, pending: PendingActivityInfo) -> str:
+    return await failure_message(client, RECONCILE_ID, pending.last_failure)

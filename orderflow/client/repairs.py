@@ -9,6 +9,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from orderflow.client.connection import reachable
 from orderflow.client.orders import NoAnswer
 from orderflow.client.status import OrderStatus, order_status
+from orderflow.client.temporal_cli import repair_id
 from orderflow.contracts import REPAIR_WORKFLOW_TYPE, TASK_QUEUE, RepairAnswer, RepairRequest
 
 _RUNS_FOR = timedelta(minutes=20)
@@ -26,7 +27,7 @@ async def repair(
         handle = await client.start_workflow(
             REPAIR_WORKFLOW_TYPE,
             RepairRequest(operation=token),
-            id=f"repair-{jti}",
+            id=repair_id(jti),
             task_queue=task_queue,
             execution_timeout=_RUNS_FOR,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,

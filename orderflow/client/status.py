@@ -15,6 +15,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from orderflow.client.connection import reachable
+from orderflow.client.failures import failure_message
 from orderflow.client.search_attributes import REASON, STAGE
 from orderflow.domain.errors import InvalidInput
 
@@ -103,7 +104,7 @@ async def order_status(client: Client, order: str) -> OrderStatus:
         task_queue=found.task_queue,
         task_attempt=attempt,
         task_failure=failure,
-        pending=tuple(map(_pending, described.pending_activities)),
+        pending=tuple([await _pending(client, found.id, each) for each in described.pending_activities]),
     )
 
 
@@ -116,28 +117,30 @@ async def _last_task_failure(client: Client, order: str, run_id: str) -> TaskFai
         ),
         timeout=_PATIENCE,
     )
-    return _failure_in(recent.history.events)
+    return await _failure_in(client, order, recent.history.events)
 
 
-def _failure_in(newest_first: Iterable[HistoryEvent]) -> TaskFailure | None:
+async def _failure_in(client: Client, order: str, newest_first: Iterable[HistoryEvent]) -> TaskFailure | None:
     for event in newest_first:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
             attributes = event.workflow_task_failed_event_attributes
             cause = WorkflowTaskFailedCause.Name(attributes.cause).removeprefix("WORKFLOW_TASK_FAILED_CAUSE_").lower()
-            return TaskFailure(cause, _type_of(attributes.failure), attributes.failure.message[:_LONGEST_MESSAGE])
+            message = await failure_message(client, order, attributes.failure)
+            return TaskFailure(cause, _type_of(attributes.failure), message[:_LONGEST_MESSAGE])
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
             return TaskFailure("timed_out", "", "no worker finished the task in time")
     return None
 
 
-def _pending(activity: PendingActivityInfo) -> PendingActivity:
+async def _pending(client: Client, order: str, activity: PendingActivityInfo) -> PendingActivity:
     failed = activity.HasField("last_failure")
+    message = await failure_message(client, order, activity.last_failure) if failed else None
     return PendingActivity(
         activity=activity.activity_type.name,
         attempt=activity.attempt,
         state=PendingActivityState.Name(activity.state).removeprefix("PENDING_ACTIVITY_STATE_").lower(),
         failure_type=_type_of(activity.last_failure) if failed else None,
-        failure=activity.last_failure.message[:_LONGEST_MESSAGE] if failed else None,
+        failure=message[:_LONGEST_MESSAGE] if message is not None else None,
     )
 
 

@@ -5,7 +5,8 @@
     │   ├── InvalidJson
     │   ├── InvalidEvent
     │   ├── InvalidDefinition
-    │   └── InvalidSettings
+    │   ├── InvalidSettings
+    │   └── PayloadRefused           a payload is not what the order's own parties wrote there
     ├── DefinitionMismatch           the definition sent is not one this worker publishes
     ├── IntentConflict               same idempotency key, another intent
     ├── EffectReversed               the effect was undone or voided; it must never be adopted
@@ -21,12 +22,14 @@
         ├── OutcomeUnknown           the provider may or may not have acted
         ├── ProviderUnavailable      the provider did not act and said so, or was not reached
         ├── ClaimLost                another holder took the claim over; the result was not recorded
+        ├── PayloadKeyMissing        a payload is encrypted under a key that this process does not have
         └── LedgerUnavailable        the ledger could not be read or written
             └── UnreadableRow        one row of it could not be read
 
 `ErrorType` is used both for raising and in retry policies (T18): Temporal matches the exact string.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -52,6 +55,7 @@ class ErrorType(StrEnum):
     PROVIDER_UNAVAILABLE = "ProviderUnavailable"
     CLAIM_LOST = "ClaimLost"
     LEDGER_UNAVAILABLE = "LedgerUnavailable"
+    PAYLOAD_KEY_MISSING = "PayloadKeyMissing"
     UNEXPECTED = "Unexpected"
 
 
@@ -108,6 +112,14 @@ class InvalidDefinition(InvalidInput):
 
 class InvalidSettings(InvalidInput):
     """A setting is missing or cannot be used; the message says what to provide."""
+
+
+class PayloadRefused(InvalidInput, ValueError):
+    """A payload is not what its own parties wrote there: `why`. A `ValueError`, as all that does not decode is."""
+
+    def __init__(self, why: str, *, at: str) -> None:
+        super().__init__(f"a payload of {at} {why}: it is not read")
+        self.why = why
 
 
 class DefinitionMismatch(OrderflowError):
@@ -218,6 +230,20 @@ class ClaimLost(TransientError):
     """Another holder took the claim over (a newer fencing token); this result was not recorded (D06)."""
 
     type = ErrorType.CLAIM_LOST
+
+
+class PayloadKeyMissing(TransientError):
+    """A payload is encrypted under a key that this process does not have; a process that has it can go on (T47)."""
+
+    type = ErrorType.PAYLOAD_KEY_MISSING
+
+    def __init__(self, key_id: str, place: str, known: Sequence[str]) -> None:
+        there = f"only {', '.join(known)}" if known else "none at all"
+        super().__init__(
+            f"a payload of {place} is encrypted under the key {key_id}, which is missing here ({there}): add it to the"
+            " key ring, ORDERFLOW_PAYLOAD_KEYS_FILE"
+        )
+        self.key_id = key_id
 
 
 class LedgerUnavailable(TransientError):

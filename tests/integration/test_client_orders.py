@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from temporalio import activity, workflow
 from temporalio.client import Client
+from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from orderflow.client import (
@@ -22,6 +23,7 @@ from orderflow.client import (
     ServerUnreachable,
     UnknownOrder,
     address_of,
+    codec_of,
     connect,
     decide,
     list_orders,
@@ -198,18 +200,34 @@ def in_a_shell(command: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def converter_for(client: Client, order: str) -> DataConverter:
+    """What reads the payloads of one order."""
+    return client.data_converter.with_context(WorkflowSerializationContext(client.namespace, order))
+
+
+def target_of(client: Client) -> dict[str, str]:
+    """Where a printed command is to run."""
+    return {"address": address_of(client), "namespace": client.namespace}
+
+
 async def test_the_printed_start_command_starts_the_same_order(client: Client) -> None:
     """As it stands, whatever stands in the event; and a second time it finds the first one."""
     event = accepted(id=f"{uuid.uuid4().hex} it's $(exit 1) `x` \\ 😀", data__note=ODD)
     queue = some_queue()
-    command = start_command(event, DEFINITION, address=address_of(client), namespace=client.namespace, task_queue=queue)
+    command = start_command(
+        event,
+        DEFINITION,
+        codec=codec_of(client),
+        task_queue=queue,
+        **target_of(client),
+    )
     done = await asyncio.to_thread(in_a_shell, command)
     assert done.returncode == 0, done.stderr
     order = workflow_id(event.source, event.id)
     handle = client.get_workflow_handle(order)
     first = await anext(handle.fetch_history_events())
     payloads = first.workflow_execution_started_event_attributes.input.payloads
-    (sent,) = await client.data_converter.decode(payloads, [OrderInput])
+    (sent,) = await converter_for(client, order).decode(payloads, [OrderInput])
     assert sent == OrderInput(event=event, definition=DEFINITION)
     assert (await order_status(client, order)).stage == "running"
     assert not (await start_order(client, event, DEFINITION)).new
@@ -222,7 +240,7 @@ async def test_the_printed_start_command_starts_the_same_order(client: Client) -
 async def test_the_printed_signal_command_delivers_the_decision(client: Client) -> None:
     """What the approver signed arrives as it is."""
     started = await start_order(client, order_event(), DEFINITION, task_queue=some_queue())
-    command = signal_command(started.order, "a.b.c", address=address_of(client), namespace=client.namespace)
+    command = signal_command(started.order, "a.b.c", codec=codec_of(client), **target_of(client))
     done = await asyncio.to_thread(in_a_shell, command)
     assert done.returncode == 0, done.stderr
     events = [event async for event in client.get_workflow_handle(started.order).fetch_history_events()]
@@ -232,7 +250,7 @@ async def test_the_printed_signal_command_delivers_the_decision(client: Client) 
         if event.HasField("workflow_execution_signaled_event_attributes")
     ]
     assert [signal.signal_name for signal in signals] == ["approve"]
-    assert await client.data_converter.decode(signals[0].input.payloads) == [{"approval": "a.b.c"}]
+    assert await converter_for(client, started.order).decode(signals[0].input.payloads) == [{"approval": "a.b.c"}]
 
 
 async def test_an_order_that_does_not_exist_is_unknown(client: Client) -> None:

@@ -21,6 +21,7 @@ PROGRAM: Final = (sys.executable, "-c", "import sys; sys.argv[0] = 'orderflow'; 
 """`orderflow`, also where no script of that name is installed; its arguments follow."""
 
 PATIENCE: Final = 60.0
+KEPT: Final = "ORDERFLOW_PAYLOAD_KEYS"
 NOWHERE: Final = "127.0.0.1:9"
 """An address at which no Temporal is: a verb that gets as far as connecting exits with 3."""
 
@@ -45,8 +46,11 @@ class Ran:
 
 
 def unconfigure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let commands run in `folder` with nothing configured, and with a Temporal that is nowhere."""
-    for name in [name for name in os.environ if name.startswith(("ORDERFLOW_", "TEMPORAL_"))]:
+    """Let commands run in `folder` with nothing configured, and with a Temporal that is nowhere.
+
+    `KEPT` stays, so that the suite can also be run with encrypted payloads.
+    """
+    for name in [name for name in os.environ if name.startswith(("ORDERFLOW_", "TEMPORAL_")) and name != KEPT]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TEMPORAL_ADDRESS", NOWHERE)
     monkeypatch.chdir(folder)

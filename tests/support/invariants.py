@@ -12,9 +12,10 @@ from typing import Any, Final
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter, WorkflowSerializationContext
 from temporalio.worker import Replayer
 
-from orderflow.client import data_converter
+from orderflow.codec import OrderCodec
 from orderflow.contracts import OrderView
 from orderflow.domain.audit import Told
 from orderflow.domain.definition import Definition
@@ -33,7 +34,7 @@ _CLOSED_BY: Final[Mapping[Stage, str]] = MappingProxyType(
 class Books:
     """All that is known of one order: its history, its lines of the providers' log, its view, its ledger rows.
 
-    `attributes` are the search attributes that Temporal shows, by name.
+    `attributes` are the search attributes that Temporal shows, by name; `converter` reads the history.
     """
 
     history: WorkflowHistory
@@ -42,6 +43,7 @@ class Books:
     effects: tuple[EffectRecord, ...]
     definition: Definition
     attributes: Mapping[str, Any]
+    converter: DataConverter
 
     @property
     def is_continued(self) -> bool:
@@ -210,22 +212,25 @@ def ends_alike_everywhere(books: Books) -> None:
     _require(shown == attributes, f"search attributes {shown}, not {attributes}")
     running = [record.step for record in books.view.steps if record.state is StepState.RUNNING]
     _require(not running, f"the order has ended, but {running} still run")
-    told = _told_outcome(last)
+    told = _told_outcome(books, last)
     if told is not None and books.view.outcome is not None:
         shown = books.view.outcome.as_json()
         other = {name: (value, shown[name]) for name, value in told.items() if value != shown[name]}
         _require(not other, f"result and view differ: {other}")
 
 
-def _told_outcome(last: HistoryEvent) -> Any:
+def _told_outcome(books: Books, last: HistoryEvent) -> Any:
+    codec = books.converter.with_context(WorkflowSerializationContext("", books.view.order)).payload_codec
+    if not isinstance(codec, OrderCodec):
+        raise TypeError(f"orders of tests have the codec of orderflow, not {codec}")
     completed = last.workflow_execution_completed_event_attributes.result.payloads
     failed = last.workflow_execution_failed_event_attributes.failure.application_failure_info.details.payloads
-    return next((json.loads(payload.data) for payload in (*completed, *failed)), None)
+    return next((json.loads(codec.opened(payload).data) for payload in (*completed, *failed)), None)
 
 
 async def replays(books: Books) -> None:
     """T34: the history replays with the code of today."""
-    replayer = Replayer(workflows=[OrderWorkflow], data_converter=data_converter())
+    replayer = Replayer(workflows=[OrderWorkflow], data_converter=books.converter)
     await replayer.replay_workflow(books.history)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from orderflow.client import address_of
 from orderflow.embedded import HOST, free_port
-from tests.support.command_line import PROGRAM, Ran
+from tests.support.command_line import KEPT, PROGRAM, Ran
 from tests.support.observing import eventually
 from tests.support.servers import temporal_binary
 from tests.support.shop import Shop, packaged
@@ -24,7 +24,8 @@ WORKER: Final = (sys.executable, "-m", "orderflow.worker")
 
 def bare_environment(**variables: str) -> dict[str, str]:
     """The environment of somebody who has configured nothing but `variables`; `temporal` is on PATH."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ORDERFLOW_", "TEMPORAL_"))}
+    ours = [name for name in os.environ if name.startswith(("ORDERFLOW_", "TEMPORAL_")) and name != KEPT]
+    inherited = {name: value for name, value in os.environ.items() if name not in ours}
     programs = os.pathsep.join([str(Path(sys.executable).parent), str(temporal_binary().parent), os.environ["PATH"]])
     return {**inherited, "PATH": programs, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
 

@@ -386,7 +386,15 @@ class Order:
         effects = await self.shop.ledger.effects(self.id)
         described = await self.handle.describe()
         attributes = {pair.key.name: pair.value for pair in described.typed_search_attributes}
-        return Books(history, tuple(self.lines()), await self.view(), tuple(effects), self.definition, attributes)
+        return Books(
+            history=history,
+            log=tuple(self.lines()),
+            view=await self.view(),
+            effects=tuple(effects),
+            definition=self.definition,
+            attributes=attributes,
+            converter=self.shop.client.data_converter,
+        )
 
 
 @asynccontextmanager
