@@ -21,6 +21,7 @@ from orderflow.cli import (
     decisions,
     definitions,
     doctor,
+    history,
     intake,
     keys,
     orders,
@@ -97,6 +98,7 @@ for verb in (
     app.command(verb.__name__.removesuffix("_orders"))(verb)
 app.add_typer(callers.app)
 app.add_typer(database.app)
+app.add_typer(history.app)
 app.add_typer(intake.app)
 app.add_typer(keys.app)
 app.add_typer(review.app)

@@ -5,6 +5,7 @@ left behind, and said to be stuck.
 """
 
 import asyncio
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -43,6 +44,9 @@ WORKFLOWS: Final[Mapping[str, type]] = MappingProxyType(
 _AT_LEAST: Final = 30.0
 _EVENTS_A_SECOND: Final = 100
 """Far slower than any replay; for how long a history may take before it counts as stuck."""
+
+
+_MESSAGE: Final = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
 
 
 class Verdict(StrEnum):
@@ -106,7 +110,13 @@ def _told(history: WorkflowHistory, error: BaseException | None) -> Replayed:
     if error is None:
         return _answer(history, Verdict.OK)
     verdict = Verdict.DIVERGES if isinstance(error, NondeterminismError) else Verdict.FAILS
-    return _answer(history, verdict, " ".join(str(error).split()))
+    return _answer(history, verdict, _sentence(str(error)))
+
+
+def _sentence(text: str) -> str:
+    """What the SDK says, without the whole failure that it prints around it."""
+    found = _MESSAGE.search(text)
+    return " ".join((found[1] if found else text).replace('\\"', '"').split())
 
 
 def _answer(history: WorkflowHistory, verdict: Verdict, divergence: str | None = None) -> Replayed:
