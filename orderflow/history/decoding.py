@@ -35,7 +35,9 @@ async def _decoded(history: WorkflowHistory) -> WorkflowHistory:
                 continue
             encoding = payload.metadata["encoding"].decode("ascii", "replace")[:60]
             if codec is None:
-                raise InvalidInput(f"event {event.event_id} is encoded ({encoding!r}), and no payload codec is set here")
+                raise InvalidInput(
+                    f"event {event.event_id} is encoded ({encoding!r}), and no payload codec is set here"
+                )
             try:
                 [plain] = await codec.decode([Payload.FromString(payload.SerializeToString())])
             except Exception as error:  # noqa: BLE001 - a codec's own; none may be taken for a history that replays

@@ -152,7 +152,7 @@ class Redaction:
             if name not in _ATTRIBUTES or not kept:
                 del held[name]
             else:
-                kind = held[name].metadata["type"] if "type" in held[name].metadata else b""
+                kind = held[name].metadata.get("type", b"")
                 _write(held[name], value)
                 held[name].metadata["type"] = kind if kind in {b"Keyword", b"KeywordList"} else b"Keyword"
 

@@ -13,6 +13,7 @@ from orderflow.domain.announcements import announced_order
 from orderflow.domain.definition import Definition
 from orderflow.domain.events import workflow_id
 from orderflow.domain.intents import read_key
+from orderflow.domain.operations import OPERATOR
 
 _FIRST: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _ORDER: Final = re.compile(r"order-[0-9a-f]{32}")
@@ -27,7 +28,7 @@ class StandIns:
         self._amounts: set[int] = set()
         self._ranks: dict[int, int] = {}
         self.definitions: set[str] = set()
-        self.words: set[str] = set()
+        self.words: set[str] = {OPERATOR}
         """Names of steps, activities, roles, routes and subscribers, as definitions and subscriptions say them."""
 
     def meet_event(self, source: str, event_id: str) -> None:

@@ -9,6 +9,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -34,8 +35,20 @@ MODELS: Final = tuple(
     }.values()
 )
 _OF_CORE: Final = frozenset(
-    "seq attempt activity_id activity_type complete_time seconds nanos backoff original_schedule_time activation_index"
-    " deprecated approval".split()
+    {
+        "seq",
+        "attempt",
+        "activity_id",
+        "activity_type",
+        "complete_time",
+        "seconds",
+        "nanos",
+        "backoff",
+        "original_schedule_time",
+        "activation_index",
+        "deprecated",
+        "approval",
+    }
 )
 MEMBERS: Final = frozenset(name for model in MODELS for name in model.model_fields) | _OF_CORE
 WORDS: Final = (
@@ -46,24 +59,73 @@ WORDS: Final = (
     | {"timeout", "cancelled", "worker", "dev.orderflow.order.placed.v1", "1.0"}
 )
 _WORD_PLACES: Final = frozenset(
-    "stage reason state error refusal decision operation outcome told subject door name specversion type what".split()
+    {
+        "stage",
+        "reason",
+        "state",
+        "error",
+        "refusal",
+        "decision",
+        "operation",
+        "outcome",
+        "told",
+        "subject",
+        "door",
+        "name",
+        "specversion",
+        "type",
+        "what",
+    }
 )
 _STEP_PLACES: Final = frozenset(
-    "step activity activity_type activity_id role roles registered decision subject definition_name definition_version"
-    " definition name to_tell steps".split()
+    {
+        "step",
+        "activity",
+        "activity_type",
+        "activity_id",
+        "role",
+        "roles",
+        "registered",
+        "decision",
+        "subject",
+        "definition_name",
+        "definition_version",
+        "definition",
+        "name",
+        "to_tell",
+        "steps",
+    }
 )
-_AMOUNTS: Final = frozenset("quantity unit_price_minor total_minor amount_minor alone_up_to".split())
+_AMOUNTS: Final = frozenset({"quantity", "unit_price_minor", "total_minor", "amount_minor", "alone_up_to"})
 _COUNTS: Final = frozenset(
-    "seq attempt seconds nanos activation_index attempts backoff state_version version approvers expires_at charge_by"
-    " iat refused_total orders changes foreign".split()
+    {
+        "seq",
+        "attempt",
+        "seconds",
+        "nanos",
+        "activation_index",
+        "attempts",
+        "backoff",
+        "state_version",
+        "version",
+        "approvers",
+        "expires_at",
+        "charge_by",
+        "iat",
+        "refused_total",
+        "orders",
+        "changes",
+        "foreign",
+    }
 )
-_TIMES: Final = frozenset("at opened_at done_at decided_at deadline_at".split())
-_DURATIONS: Final = frozenset("initial_interval maximum_interval since".split())
-_PEOPLE: Final = frozenset("approver operator requester requested_by approved_by".split())
-_IDS: Final = frozenset("workflow_id order".split())
+_TIMES: Final = frozenset({"at", "opened_at", "done_at", "decided_at", "deadline_at"})
+_DURATIONS: Final = frozenset({"initial_interval", "maximum_interval", "since"})
+_PEOPLE: Final = frozenset({"approver", "operator", "requester", "requested_by", "approved_by"})
+_IDS: Final = frozenset({"workflow_id", "order"})
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SUBSCRIBER: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _PATCH: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-_TOKENS: Final = frozenset("approval operation token accepted".split())
+_TOKENS: Final = frozenset({"approval", "operation", "token", "accepted"})
 
 _TEXTS: Final[Mapping[str, Callable[[StandIns, str], str]]] = MappingProxyType(
     {
@@ -92,23 +154,27 @@ def meet(value: Any, given: StandIns) -> None:
     for key, each in _members(value):
         if key in _AMOUNTS and type(each) is int:
             given.meet_amount(each)
-        if key in _TOKENS and isinstance(each, str):
+        elif key in _TOKENS and isinstance(each, str):
             meet(_claims(each), given)
-        if key == "definition" and (definition := _definition(each)) is not None:
+        elif key == "definition" and (definition := _definition(each)) is not None:
             given.meet_definition(definition)
-        if key == "event" and isinstance(each, dict):
-            source, event_id = each.get("source"), each.get("id")
-            if isinstance(source, str) and isinstance(event_id, str):
-                given.meet_event(source, event_id)
-        if key == "announcement" and isinstance(each, dict) and isinstance(each.get("order"), str):
-            source, event_id = each.get("event_source"), each.get("event_id")
-            if isinstance(source, str) and isinstance(event_id, str):
-                given.meet_event(source, event_id)
-        if key in {"subscription", "subscriptions"}:
-            for one in each if isinstance(each, list) else [each]:
-                name = one.get("name") if isinstance(one, dict) else None
-                if isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", name):
-                    given.meet_words((name, announcements.telling_step(name)))
+        elif key in {"subscription", "subscriptions"} and isinstance(each, dict):
+            _meet_subscriber(each.get("name"), given)
+        elif key == "event" and isinstance(each, dict):
+            _meet_event(each.get("source"), each.get("id"), given)
+        elif key == "announcement" and isinstance(each, dict):
+            _meet_event(each.get("event_source"), each.get("event_id"), given)
+
+
+def _meet_event(source: Any, event_id: Any, given: StandIns) -> None:
+    if isinstance(source, str) and isinstance(event_id, str):
+        with suppress(InvalidInput):  # no text that an event's identity could hold
+            given.meet_event(source, event_id)
+
+
+def _meet_subscriber(name: Any, given: StandIns) -> None:
+    if isinstance(name, str) and _SUBSCRIBER.fullmatch(name):
+        given.meet_words((name, announcements.telling_step(name)))
 
 
 def _members(value: Any) -> Iterator[tuple[str, Any]]:
@@ -188,7 +254,9 @@ def _text(text: str, key: str, parent: str, given: StandIns) -> str:
         return text
     if key in _TOKENS:
         return token(text, given)
-    return _TEXTS.get(key, lambda given, text: given.text(key if key in MEMBERS else "text", text))(given, text)
+    if key in _TEXTS:
+        return _TEXTS[key](given, text)
+    return given.text(key if key in MEMBERS else "text", text)
 
 
 def _is_harmless(text: str, key: str, given: StandIns) -> bool:
