@@ -8,6 +8,7 @@ headers, memos, links and notes are left out. What cannot be read is not written
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -99,10 +100,11 @@ class Redaction:
         self._given = StandIns()
 
     def meet(self, history: WorkflowHistory) -> None:
-        """Take up what connects this history with others; its payloads must be decoded. Raises `CannotRedact`."""
+        """Take up what connects this history with others. What cannot be read is for `redact` to refuse."""
         for event in history.events:
             for payload in payloads(event):
-                meet(_value(payload), self._given)
+                with suppress(CannotRedact):
+                    meet(_value(payload), self._given)
 
     def redact(self, history: WorkflowHistory) -> WorkflowHistory:
         """Give the history redacted; the same number, types, ids and times of events. Raises `CannotRedact`."""

@@ -57,7 +57,7 @@ def _single(value: Any, field: FieldDescriptor, path: str) -> Any:
 
 
 def _enum(value: Any, kind: EnumDescriptor, path: str) -> Any:
-    if isinstance(value, int) or value in kind.values_by_name:
+    if isinstance(value, int) or (isinstance(value, str) and value in kind.values_by_name):
         return value
     prefix = kind.values[0].name.removesuffix("UNSPECIFIED")
     name = prefix + _HUMP.sub("_", str(value)).upper()
