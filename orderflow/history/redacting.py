@@ -179,7 +179,7 @@ class Redaction:
             payload.Clear()
             payload.metadata["encoding"] = encoding
         else:
-            _write(payload, redacted(value, self._given))
+            _write(payload, redacted(payload.data, value, self._given))
 
 
 def _value(payload: Payload) -> Any:

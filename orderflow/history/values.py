@@ -22,7 +22,9 @@ from orderflow.domain.definition import Definition
 from orderflow.domain.durations import Duration
 from orderflow.domain.errors import ErrorType, InvalidInput
 from orderflow.domain.money import EXPONENTS
+from orderflow.domain.strict_json import read_json
 from orderflow.domain.times import rfc3339
+from orderflow.doors import MAX_MESSAGE_BYTES
 from orderflow.history.standins import StandIns
 
 _MODULES: Final = (announcements, approvals, audit, contracts, events, operations, orders)
@@ -34,6 +36,9 @@ MODELS: Final = tuple(
         if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not BaseModel
     }.values()
 )
+_REQUIRED: Final = {
+    model: {name for name, field in model.model_fields.items() if field.is_required()} for model in MODELS
+}
 _OF_CORE: Final = frozenset(
     {
         "seq",
@@ -188,13 +193,28 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
             yield from _members(each)
 
 
-def redacted(value: Any, given: StandIns) -> Any:
-    """Give `value` redacted. Raises `CannotRedact` where that would change which of our messages it is."""
+def redacted(raw: bytes, value: Any, given: StandIns) -> Any:
+    """Give `value` redacted, which was read from `raw`.
+
+    Raises `CannotRedact` where that would change which of our messages it is.
+    """
     before = _kinds(value)
-    for candidate in (_walk(value, "", "", given), {"redacted": given.text("value", _dump(value))}):
+    nothing = {"redacted": given.text("value", _dump(value))}
+    for candidate in (nothing,) if _is_no_message(raw, value) else (_walk(value, "", "", given), nothing):
         if _kinds(candidate) == before:
             return candidate
     raise CannotRedact("a value that is one of our messages could not be redacted and stay one")
+
+
+def _is_no_message(raw: bytes, value: Any) -> bool:
+    """Whether it looks like a message at a door and is none there: too large, or no JSON that a door reads."""
+    if not isinstance(value, dict) or not value.keys() <= {"approval", "operation"}:
+        return False
+    try:
+        read_json(raw, max_depth=2, max_bytes=MAX_MESSAGE_BYTES)
+    except InvalidInput:
+        return True
+    return False
 
 
 def _kinds(value: Any) -> tuple[bool, ...]:
@@ -202,7 +222,7 @@ def _kinds(value: Any) -> tuple[bool, ...]:
     if not isinstance(value, dict):
         return ()
     text = _dump(value)
-    return tuple(_is(model, text) for model in MODELS)
+    return tuple(required <= value.keys() and _is(model, text) for model, required in _REQUIRED.items())
 
 
 def _is(model: type[BaseModel], text: str) -> bool:

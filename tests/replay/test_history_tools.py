@@ -143,6 +143,18 @@ def test_whatever_an_order_was_started_with_is_redacted(junk: Any) -> None:
     assert shape(made) == shape(told)
 
 
+@pytest.mark.parametrize("odd", ['{"approval": %s, "approval": %s}', '{"approval": %s}' + " " * 9000])
+def test_a_message_that_no_door_took_is_taken_by_none_afterwards(odd: str) -> None:
+    """R01: a member that comes twice, or too many bytes: what was refused unread stays unread."""
+    told = history("rejected")
+    [signal] = [event for event in told.events if event.HasField("workflow_execution_signaled_event_attributes")]
+    payload = signal.workflow_execution_signaled_event_attributes.input.payloads[0]
+    token = json.dumps(json.loads(payload.data)["approval"])
+    payload.data = (odd % ((token,) * odd.count("%s"))).encode()
+    [made] = redacted(told)
+    assert replay(made).verdict is replay(told).verdict is Verdict.DIVERGES
+
+
 def test_an_order_and_its_announcement_still_belong_together() -> None:
     """R01: the same value has the same stand-in in every history of a run, and an order's id is that of its event."""
     order, announcement = redacted(history("announced"), history("announcing"))
