@@ -27,7 +27,7 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 demo: $(INSTALLED)  ## run the three evidence chains on an embedded Temporal server
 	$(BIN)/orderflow demo
 
-dev: $(INSTALLED)  ## Temporal with its UI, a worker and the simulator in one terminal
+dev: $(INSTALLED)  ## Temporal with its UI, a worker, the door and the simulator in one terminal
 	$(BIN)/orderflow dev
 
 test: test-default test-optimized test-uncached  ## the whole suite, then the parts below
@@ -67,8 +67,8 @@ check: lint types test  ## all that CI runs
 bench-ledger: $(INSTALLED)  ## what the ledger costs and how fast it is, in minutes; with ten million rows: ROWS=10000000
 	$(BIN)/python -W ignore:XDG_RUNTIME_DIR -m bench.ledger $(if $(ROWS),--rows $(ROWS))
 
-bench-ingress: $(INSTALLED)  ## what slow senders and endless bodies cost a good sender at the door, in a minute
-	$(BIN)/python -m bench.slow_senders
+bench-ingress: $(INSTALLED)  ## what the HTTP door costs beside the start of an order, and in a siege, in minutes
+	$(BIN)/python -W ignore:XDG_RUNTIME_DIR -m bench.ingress
 
 # Needs uv alone: with a changed pyproject.toml the old lock file would not install.
 $(BIN)/uv:

@@ -12,7 +12,7 @@ from bench.round_trip import interval_of_median
 
 AT_LEAST: Final = 0.8
 AT_ONCE: Final = 16
-_BLOCK: Final = 150
+_BLOCK: Final = 80
 _ALONE: Final = 300
 
 

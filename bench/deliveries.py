@@ -73,10 +73,17 @@ class Connection:
     async def status(self, request: bytes) -> int:
         """Send one request, read all of its answer, and give the status."""
         self._writer.write(request)
-        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-        length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
-        await self._reader.readexactly(int(length))
+        try:
+            head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+            await self._reader.readexactly(int(head.partition(b"content-length:")[2].partition(b"\r\n")[0]))
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionResetError("the door closed a connection without an answer") from error
         return int(head.split(b" ", 2)[1])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the door has closed it, as it does with one that says nothing for some seconds."""
+        return self._reader.at_eof()
 
     async def aclose(self) -> None:
         """Close it."""
@@ -84,11 +91,16 @@ class Connection:
         await self._writer.wait_closed()
 
 
+async def connect_to(url: str) -> Connection:
+    """One connection to the door."""
+    split = urlsplit(url)
+    return Connection(*await asyncio.open_connection(split.hostname, split.port))
+
+
 @asynccontextmanager
 async def connected(url: str, connections: int) -> AsyncIterator[list[Connection]]:
     """So many connections to the door."""
-    split = urlsplit(url)
-    opened = [Connection(*await asyncio.open_connection(split.hostname, split.port)) for _ in range(connections)]
+    opened = [await connect_to(url) for _ in range(connections)]
     try:
         yield opened
     finally:

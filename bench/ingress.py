@@ -9,7 +9,7 @@ import typer
 
 from bench.accepting import measure_accepting
 from bench.databases import Databases, durable_databases
-from bench.deliveries import ACCEPTED, bodies, connected, send_all, signed
+from bench.deliveries import ACCEPTED, bodies, connect_to, send_all, signed
 from bench.doors import MeasuredDoor, measured_door
 from bench.ingress_report import MeasuredIngress, print_report
 from bench.refusing import measure_refusing
@@ -17,7 +17,7 @@ from bench.slow_senders import Besieged, measure_siege
 
 
 def main(
-    pairs: Annotated[int, typer.Option(min=5, help="Pairs of blocks of accepted events, on each database.")] = 20,
+    pairs: Annotated[int, typer.Option(min=5, help="Pairs of blocks of accepted events, on each database.")] = 30,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
 ) -> None:
     """Measure the door, on SQLite and on PostgreSQL, before a real Temporal server; leaves nothing behind."""
@@ -43,14 +43,20 @@ async def _door_on(databases: Databases, database: str, url: str) -> AsyncIterat
 
 
 async def _siege(door: MeasuredDoor) -> Besieged:
-    """A good sender's events, one after another."""
-    sent = bodies("siege")
-    async with connected(door.url, 1) as connections:
+    """A good sender's events, one after another, on one connection for as long as the door keeps it."""
+    sent, connection = bodies("siege"), await connect_to(door.url)
 
-        async def deliver() -> None:
-            await send_all(connections, [signed(next(sent), door.secret)], ACCEPTED)
+    async def deliver() -> None:
+        nonlocal connection
+        if connection.is_over:
+            await connection.aclose()
+            connection = await connect_to(door.url)
+        await send_all([connection], [signed(next(sent), door.secret)], ACCEPTED)
 
+    try:
         return await measure_siege(door.url, door.pid, deliver)
+    finally:
+        await connection.aclose()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from temporalio import activity
 
 from orderflow.activities import Activity, boundary, require_own_books
 from orderflow.attempts import Attempt, heartbeats
-from orderflow.contracts import ANNOUNCE, END_ORDER, Acknowledged, Ended, EndRequest
+from orderflow.contracts import ANNOUNCE, END_ORDER, Ended, EndRequest
 from orderflow.domain.announcements import (
     Announcement,
     AnnounceRequest,
@@ -68,7 +68,7 @@ class AnnouncementActivities:
             activity.defn(name=ANNOUNCE)(boundary(self.announce)),
         ]
 
-    async def end_order(self, request: EndRequest) -> Ended | Acknowledged:
+    async def end_order(self, request: EndRequest) -> Ended:
         """Remember how an order, or an announcement, ended; say who wants to hear of it, noted or not."""
         require_own_books(request.workflow_id)
         hearing = self._hearing(request)
@@ -82,7 +82,7 @@ class AnnouncementActivities:
                 "how %s ended could not be noted; it is announced all the same", request.workflow_id
             )
         if not hearing:
-            return Acknowledged()
+            return Ended()
         now = activity.info().started_time.astimezone(UTC)
         return Ended(subscriptions=hearing, source=self._subscribers().source, at=now)
 

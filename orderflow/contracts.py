@@ -184,15 +184,14 @@ class EndRequest(_Message):
 
 
 class Ended(_Message):
-    """From `end_order`: who wants to hear of that end, said by `source`, and when it was (aware UTC)."""
+    """From `end_order`: who wants to hear of that end, said by `source`, and when it was (aware UTC).
+
+    Nobody does by default: so say the histories of releases that told nobody.
+    """
 
     subscriptions: tuple[Subscription, ...] = ()
     source: str = ""
     at: datetime | None = None
-
-
-class Acknowledged(_Message):
-    """From an activity that only writes something down: the same as nobody who wants to hear of it."""
 
 
 class DoorAnswer(_Message):

@@ -12,8 +12,9 @@ from temporalio import activity, workflow
 
 from orderflow.domain.audit import SafeEvent
 
+_OF_DELIVERIES = ("caller", "cause", "duplicate", "times")
 _SHARED: tuple[Processor, ...] = (
-    structlog.stdlib.ExtraAdder(allow=["order", *SafeEvent.model_fields]),
+    structlog.stdlib.ExtraAdder(allow=[*_OF_DELIVERIES, "order", *SafeEvent.model_fields]),
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     TimeStamper(fmt="iso", utc=True),

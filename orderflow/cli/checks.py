@@ -27,8 +27,10 @@ from orderflow.cli.simulated_world import LocalWorld
 from orderflow.client import address_of, connect, list_orders, reachable
 from orderflow.definitions import load_published
 from orderflow.domain.errors import OrderflowError
+from orderflow.domain.intake import ALL_DOORS
 from orderflow.domain.orders import Stage
 from orderflow.embedded import find_program, find_temporal
+from orderflow.ledger.events import IntakeRecord
 from orderflow.settings import Settings, SqliteTarget, load_settings
 
 RECENT: Final = timedelta(seconds=70)
@@ -63,7 +65,7 @@ async def examine() -> list[Check]:
         return [*checks, Check("settings", Health.FAIL, error.message)]
     checks.append(Check("settings", Health.OK, f"state in {settings.state_dir}, task queue {settings.task_queue}"))
     checks += [_definitions(settings), _approvers(settings), _callers(settings)]
-    checks += [await _ledger(settings), await _providers(settings)]
+    checks += [*[check async for check in _ledger(settings)], await _providers(settings)]
     return [*checks, *[check async for check in _temporal(settings)]]
 
 
@@ -114,21 +116,34 @@ def _callers(settings: Settings) -> Check:
     return Check("callers", Health.WARN if warnings else Health.OK, "; ".join(warnings) or f"those in {file}")
 
 
-async def _ledger(settings: Settings) -> Check:
+async def _ledger(settings: Settings) -> AsyncIterator[Check]:
     target = settings.ledger
     if isinstance(target, SqliteTarget) and not target.path.exists():
         folder = _nearest(target.path.parent)
         if not os.access(folder, os.W_OK | os.X_OK):
-            return Check("ledger", Health.FAIL, f"{target.path} cannot be made: {folder} is not writable for this user")
-        return _doubted(settings, f"{target.path} will be made when a worker first starts")
+            yield Check("ledger", Health.FAIL, f"{target.path} cannot be made: {folder} is not writable for this user")
+        else:
+            yield _doubted(settings, f"{target.path} will be made when a worker first starts")
+        return
     try:
         ledger = await open_ledger(settings)
         try:
-            return _doubted(settings, await ledger.check())
+            yield _doubted(settings, await ledger.check())
+            yield intake_check(await ledger.intake(), datetime.now(UTC))
         finally:
             await ledger.aclose()
     except OrderflowError as error:
-        return Check("ledger", Health.FAIL, error.message)
+        yield Check("ledger", Health.FAIL, error.message)
+
+
+def intake_check(gates: Iterable[IntakeRecord], now: datetime) -> Check:
+    """Whether new events are taken in: by order of operators, and as far as doors said lately."""
+    recent = now - RECENT
+    closed = [gate for gate in gates if gate.paused and (gate.scope == ALL_DOORS or gate.seen_at > recent)]
+    if not closed:
+        return Check("intake", Health.OK, "new events are taken in")
+    who = (f"{gate.scope}: {gate.reason}" for gate in closed)
+    return Check("intake", Health.WARN, f"new events are refused; {'; '.join(who)} (`orderflow intake status`)")
 
 
 def _doubted(settings: Settings, well: str) -> Check:

@@ -19,7 +19,6 @@ _ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         Cause.TIMESTAMP_OUTSIDE_WINDOW: "check the clock of this machine, and that of the door's",
         Cause.NOT_FOUND: "check ORDERFLOW_INGRESS_URL or --url: it is the door's address, without a path",
         Cause.METHOD_NOT_ALLOWED: "check ORDERFLOW_INGRESS_URL or --url: it is the door's address, without a path",
-        Cause.CONFLICT: "give a new event a new id",
     }
 )
 _LOCKED_OUT: Final = "check ORDERFLOW_CALLER_SECRET and the clock of this machine"
@@ -96,10 +95,16 @@ def retry_line(retry: Retry) -> str:
 def _headline(answered: TurnedAway | Undelivered) -> str:
     if isinstance(answered, Undelivered):
         return answered.reason
-    return f"{answered.status} {answered.title}" + (f": {answered.detail}" if answered.detail else "")
+    title = f"{answered.status} {answered.title}"
+    told_apart = bool(answered.problems) and answered.detail.startswith(str(answered.problems[0]))
+    return title if told_apart or not answered.detail else f"{title}: {answered.detail}"
 
 
 def _advice(answered: TurnedAway | Undelivered) -> list[str]:
+    """What to do, but for what the door itself says already."""
+    said = answered.detail if isinstance(answered, TurnedAway) else ""
+    if isinstance(answered, TurnedAway) and answered.cause == Cause.CONFLICT:
+        return [] if "new id" in said else ["give a new event a new id"]
     if isinstance(answered, TurnedAway) and answered.cause in _ADVICE:
         return [_ADVICE[answered.cause]]
     if answered.status == 401:
@@ -107,7 +112,9 @@ def _advice(answered: TurnedAway | Undelivered) -> list[str]:
     if exit_code(answered) is not ExitCode.NOT_REACHABLE:
         return []
     tried = [f"given up after {answered.attempts} attempts"] if answered.attempts > 1 else []
-    return [*tried, _AGAIN if isinstance(answered, TurnedAway) else f"{_NOBODY}; {_AGAIN}"]
+    if isinstance(answered, TurnedAway):
+        return tried if "again" in said else [*tried, _AGAIN]
+    return [*tried, f"{_NOBODY}; {_AGAIN}"]
 
 
 def _print_taken(taken: Taken) -> None:

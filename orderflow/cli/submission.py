@@ -17,7 +17,7 @@ from orderflow.domain.strict_json import MAX_BYTES, read_json
 
 if TYPE_CHECKING:
     from orderflow.cli.many_events import MakeSender
-    from orderflow.sending import Answered, Retry
+    from orderflow.sending import Answered
 
 PARALLEL = 8
 
@@ -110,7 +110,7 @@ def _send(file: str, url: str | None, attempts: int | None, as_json: bool) -> Ex
     make_sender = _sender_maker(url, attempts, 1)
 
     async def send() -> "Answered":
-        async with make_sender(tell_retry if sys.stderr.isatty() else _say_nothing) as sender:
+        async with make_sender(tell_retry) as sender:
             return await sender.send(body)
 
     return print_answer(asyncio.run(send()), as_json=as_json)
@@ -132,7 +132,3 @@ def _sender_maker(url: str | None, attempts: int | None, parallel: int) -> "Make
     secret = sender_secret(settings)
     patience = Patience() if attempts is None else Patience(attempts=attempts)
     return lambda tell: Sender(settings.ingress_url, secret, patience, parallel, tell)
-
-
-def _say_nothing(_: "Retry") -> None:
-    """Where nobody looks, a pause needs no word."""

@@ -14,6 +14,7 @@ NEW: Final = "new"
 DUPLICATE: Final = "duplicate"
 NOT_DELIVERED: Final = "not delivered"
 OTHER: Final = "other"
+_INTERRUPTED: Final = 130  # what the shell calls the end by SIGINT
 TOLD: Final = 10
 """Failing lines that are told one by one."""
 
@@ -84,7 +85,7 @@ class Tally:
             "last_line": self.last_line,
             "stopped": self.stopped,
             "interrupted": self.interrupted,
-            "exit_code": int(self.exit_code),
+            "exit_code": _INTERRUPTED if self.interrupted else int(self.exit_code),
         }
 
     def print(self) -> None:

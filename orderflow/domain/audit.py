@@ -19,8 +19,6 @@ class Told(StrEnum):
     DECISION_REFUSED = "decision_refused"
     OPERATION_ACCEPTED = "operation_accepted"
     CANCELLATION_RECORDED = "cancellation_recorded"
-    DELIVERY_TAKEN = "delivery_taken"
-    DELIVERY_REFUSED = "delivery_refused"
 
 
 class SafeEvent(BaseModel):
@@ -31,5 +29,5 @@ class SafeEvent(BaseModel):
     at: datetime
     told: Told
     subject: str
-    """The stage, step, door, approver's decision or cause of a refusal that it is about."""
+    """The stage, step, door or approver's decision that it is about."""
     detail: str | None = None

@@ -25,9 +25,12 @@ _ORDER_ID: Final = re.compile(r"order-[0-9a-f]{32}")
 _LINE_BREAK_OR_TAB: Final = re.compile(r"[\t\n\r]")
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # noqa: S105 - RFC 9110's name for a word, no secret
-_JSON_MEDIA_TYPE: Final = re.compile(
-    rf'application/json(?:[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN}|"[ !#-\[\]-~]*"))*', re.IGNORECASE
-)
+_IN_ANY_CASE = "".join(f"[{letter}{letter.upper()}]" if letter.isalpha() else letter for letter in "application/json")
+_JSON_MEDIA_TYPE: Final = re.compile(rf'{_IN_ANY_CASE}(?:[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN}|"[ !#-\[\]-~]*"))*')
+_CONTROLS: Final = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufdd0-\ufdef\ufffe\uffff"
+_SHOWN_TEXT: Final = f"^[^{_CONTROLS}]*$"
+_SHOWN_IDENTIFIER: Final = rf"^[^\t\n\r{_CONTROLS}]*[^\s{_CONTROLS}][^\t\n\r{_CONTROLS}]*$"
+"""What a JSON Schema can tell of these rules; the rules themselves are the functions below."""
 
 
 def _text(text: str) -> str:
@@ -68,7 +71,9 @@ def _json_media_type(text: str) -> str:
 
 
 Identifier = Annotated[
-    str, Field(max_length=256, json_schema_extra={"minLength": 1, "pattern": r"\S"}), AfterValidator(_identifier)
+    str,
+    Field(max_length=256, json_schema_extra={"minLength": 1, "pattern": _SHOWN_IDENTIFIER}),
+    AfterValidator(_identifier),
 ]
 """1 to 256 code points, not only white space, no control characters (C05)."""
 
@@ -104,7 +109,9 @@ class OrderData(_Profile):
     currency: Currency
     items: Annotated[tuple[Item, ...], Field(strict=False, min_length=1, max_length=100)]  # strict=False: takes lists
     total_minor: AmountMinor
-    note: Annotated[str, Field(max_length=1000), AfterValidator(_text)] | None = Field(default=None, repr=False)
+    note: (
+        Annotated[str, Field(max_length=1000, json_schema_extra={"pattern": _SHOWN_TEXT}), AfterValidator(_text)] | None
+    ) = Field(default=None, repr=False)
 
 
 class OrderEvent(_Profile):
@@ -120,7 +127,14 @@ class OrderEvent(_Profile):
     type: Literal["dev.orderflow.order.placed.v1"]
     time: Annotated[str, Field(json_schema_extra={"format": "date-time"}), AfterValidator(_time)] | None = None
     subject: Identifier | None = None
-    datacontenttype: Annotated[str, Field(max_length=256), AfterValidator(_json_media_type)] | None = None
+    datacontenttype: (
+        Annotated[
+            str,
+            Field(max_length=256, json_schema_extra={"pattern": f"^{_JSON_MEDIA_TYPE.pattern}$"}),
+            AfterValidator(_json_media_type),
+        ]
+        | None
+    ) = None
     data: OrderData
 
 

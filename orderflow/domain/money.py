@@ -38,7 +38,7 @@ def _known(code: str) -> str:
     return code
 
 
-Currency = Annotated[str, Field(strict=True), AfterValidator(_known)]
+Currency = Annotated[str, Field(strict=True, json_schema_extra={"enum": sorted(EXPONENTS)}), AfterValidator(_known)]
 """An active ISO 4217 code in capitals."""
 
 AmountMinor = Annotated[int, Field(strict=True, ge=0, le=MAX_INTEGER)]

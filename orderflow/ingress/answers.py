@@ -54,7 +54,7 @@ MEANINGS: Final[Mapping[Cause, Meaning]] = MappingProxyType(
         Cause.INTAKE_PAUSED: Meaning(503, "No new events are taken now", retry=True),
         Cause.REPLAYED: Meaning(409, "This delivery came before"),
         Cause.CONFLICT: Meaning(409, "This event came before with another content"),
-        Cause.UNAVAILABLE: Meaning(503, "The event cannot be taken now", retry=True),
+        Cause.UNAVAILABLE: Meaning(503, "The service is away", retry=True),
     }
 )
 

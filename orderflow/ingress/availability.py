@@ -35,6 +35,6 @@ def unavailable() -> DeliveryRefused:
     """The refusal that asks to come again."""
     return DeliveryRefused(
         Cause.UNAVAILABLE,
-        "the service behind this door cannot be reached now; nothing is lost: send the same event again",
+        "what stands behind this door cannot be reached now; nothing is lost: send the same request again",
         retry_after=SOON,
     )

@@ -78,7 +78,7 @@ class Door:
             whose.order = workflow_id(event.source, event.id)
             permit(caller, event)
             self._require_open()
-            taken = await self._place(_delivery(signed, event), event)
+            taken = await self._place(_delivery(signed, event, whose.order), event)
         self.teller.taken(whose, new=taken.new)
         return taken
 
@@ -131,7 +131,7 @@ class Door:
         return Taken(delivery.workflow_id, new=False)
 
 
-def _delivery(signed: Signed, event: OrderEvent) -> Delivery:
+def _delivery(signed: Signed, event: OrderEvent, order: str) -> Delivery:
     return Delivery(
         caller=signed.caller,
         webhook_id=signed.webhook_id,
@@ -139,15 +139,14 @@ def _delivery(signed: Signed, event: OrderEvent) -> Delivery:
         source=event.source,
         event_id=event.id,
         fingerprint=payload_fingerprint(event),
-        workflow_id=workflow_id(event.source, event.id),
+        workflow_id=order,
     )
 
 
 def _conflict() -> DeliveryRefused:
     return DeliveryRefused(
         Cause.CONFLICT,
-        "an event of this source and id came before with another content, and what it started stays as it is; if this"
-        " is another order, give it a new id",
+        "what the event of this source and id started stays as it is; if this is another order, give it a new id",
     )
 
 
@@ -159,13 +158,9 @@ def _replayed() -> DeliveryRefused:
     )
 
 
-def _paused(reason: str = "", retry_after: float = PAUSED_FOR) -> DeliveryRefused:
-    why = f" ({reason})" if reason else ""
-    return DeliveryRefused(
-        Cause.INTAKE_PAUSED,
-        f"no new events are taken now{why}; nothing of this one was kept: send it again later",
-        retry_after=retry_after,
-    )
+def _paused(reason: str = "an operator has closed the gate", retry_after: float = PAUSED_FOR) -> DeliveryRefused:
+    message = f"{reason}; nothing of this event was kept: send it again later"
+    return DeliveryRefused(Cause.INTAKE_PAUSED, message, retry_after=retry_after)
 
 
 _REFUSALS: Final[Mapping[Arrival, Callable[[], DeliveryRefused]]] = MappingProxyType(

@@ -8,6 +8,7 @@ from typing import Final
 from orderflow.domain.deliveries import MAX_EVENT_BYTES, MEDIA_TYPE, Cause, DeliveryRefused
 from orderflow.domain.errors import InvalidEvent, InvalidJson
 from orderflow.domain.events import OrderEvent, check_order, validate_event
+from orderflow.domain.problems import summary
 from orderflow.domain.strict_json import JsonValue, read_json
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -72,14 +73,14 @@ def _of_good_shape(value: JsonValue) -> OrderEvent:
     try:
         return validate_event(value)
     except InvalidEvent as error:
-        raise DeliveryRefused(Cause.INVALID_EVENT, error.message, problems=error.problems) from None
+        raise DeliveryRefused(Cause.INVALID_EVENT, summary(error.problems), problems=error.problems) from None
 
 
 def _of_good_rules(event: OrderEvent) -> OrderEvent:
     try:
         check_order(event)
     except InvalidEvent as error:
-        raise DeliveryRefused(Cause.INVALID_ORDER, error.message, problems=error.problems) from None
+        raise DeliveryRefused(Cause.INVALID_ORDER, summary(error.problems), problems=error.problems) from None
     return event
 
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
-from orderflow.domain.audit import SafeEvent, Told
 from orderflow.domain.deliveries import Cause, DeliveryRefused
 
 log = logging.getLogger(__name__)
+
+TAKEN: Final = "delivery_taken"
+REFUSED: Final = "delivery_refused"
 
 ALARMING: Final = frozenset({Cause.REPLAYED, Cause.CONFLICT, Cause.SIGNATURE_INVALID, Cause.TOKEN_INVALID})
 """What somebody should look at: a delivery captured and sent again, one identity with two contents, a wrong secret."""
@@ -49,24 +50,23 @@ class Teller:
 
     def taken(self, whose: Whose, *, new: bool) -> None:
         """Tell that an event was taken, or that it had been before."""
-        _tell(Told.DELIVERY_TAKEN, "new" if new else "duplicate", whose.caller, whose.order)
+        _tell(TAKEN, caller=whose.caller, order=whose.order, duplicate=not new)
 
     def refused(self, cause: Cause, whose: Whose) -> None:
         """Tell that a request was refused."""
         if whose.caller is not None:
-            _tell(Told.DELIVERY_REFUSED, cause, whose.caller, whose.order, level=_level(cause))
+            _tell(REFUSED, _level(cause), cause=cause, caller=whose.caller, order=whose.order)
             return
         self._untold[cause] += 1
         now = self._clock()
         if now - self._told_at.get(cause, -_APART) >= _APART:
             self._told_at[cause] = now
-            _tell(Told.DELIVERY_REFUSED, cause, f"{self._untold.pop(cause)} of strangers", level=_level(cause))
+            _tell(REFUSED, _level(cause), cause=cause, times=self._untold.pop(cause))
 
 
 def _level(cause: Cause) -> int:
     return logging.WARNING if cause in ALARMING else logging.INFO
 
 
-def _tell(told: Told, subject: str, detail: str | None, order: str | None = None, *, level: int = logging.INFO) -> None:
-    event = SafeEvent(at=datetime.now(UTC), told=told, subject=subject, detail=detail)
-    log.log(level, event.told, extra={"order": order, **event.model_dump(mode="json")})
+def _tell(told: str, level: int = logging.INFO, **facts: object) -> None:
+    log.log(level, told, extra={name: fact for name, fact in facts.items() if fact is not None})

@@ -1,6 +1,5 @@
 """What each transaction about events, nonces and gates does; see `orderflow.ledger.transactions`."""
 
-from dataclasses import asdict
 from datetime import timedelta
 
 from orderflow.domain.errors import LedgerUnavailable, UnreadableRow
@@ -12,7 +11,7 @@ _LOOKS = 3  # a delivery whose event changes between two statements is judged ag
 
 def receive(delivery: Delivery) -> Transaction[Arrival]:
     """Take a delivery in; see `EventLedger.receive`. Of its statements one at most writes, and it is the last one."""
-    columns = asdict(delivery)
+    columns = vars(delivery)
     for _ in range(_LOOKS):
         if (yield "receive_event", columns):
             return Arrival.NEW

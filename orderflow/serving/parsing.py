@@ -1,11 +1,13 @@
 """HTTP/1.1 by h11, stricter: bounded heads and chunks, one way to say how long a body is."""
 
+import re
 from typing import Final
 
 import h11
 
 from orderflow.serving.limits import Limits
 
+_ABSOLUTE: Final = re.compile(rb"https?://[^/?]*", re.IGNORECASE)
 _CLOSE: Final = (b"connection", b"close")
 
 
@@ -17,11 +19,12 @@ class StrictConnection(h11.Connection):
         self.refusal: h11.RemoteProtocolError | None = None
         self._limits = limits
         self._chunks = 0
+        self._head: list[bytes] = []
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         """Give what h11 makes of the bytes. Raises `h11.RemoteProtocolError`, its hint being the status."""
         try:
-            event = super().next_event()
+            event = _in_origin_form(super().next_event())
             self._check(event)
         except h11.RemoteProtocolError as error:
             self.refusal = error
@@ -29,11 +32,19 @@ class StrictConnection(h11.Connection):
         return event
 
     def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
-        """Give the bytes of `event`; an answer before the end of its request says that it is the last one."""
+        """Give the bytes of `event`; an answer before the end of its request says that it is the last one.
+
+        A head waits for what follows it, so that both are one packet and one call of the system.
+        """
         if isinstance(event, h11.Response) and self.their_state is h11.SEND_BODY and _CLOSE not in event.headers:
             headers = [*event.headers.raw_items(), _CLOSE]
             event = h11.Response(status_code=event.status_code, headers=headers, reason=event.reason)
-        return super().send_with_data_passthrough(event)
+        sent = super().send_with_data_passthrough(event)
+        if isinstance(event, h11.Response):
+            self._head = sent or []
+            return []
+        head, self._head = self._head, []
+        return [*head, *(sent or [])] if head else sent
 
     def _check(self, event: h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]) -> None:
         if isinstance(event, h11.Request):
@@ -43,6 +54,21 @@ class StrictConnection(h11.Connection):
             self._chunks += 1
             if self._chunks > self._limits.chunks:
                 raise h11.RemoteProtocolError(f"more than {self._limits.chunks} chunks")
+
+
+def _in_origin_form(
+    event: h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED],
+) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+    """Give a request that names the whole URL, as to a proxy, its path alone: servers take both (RFC 9112, 3.2.2)."""
+    if not isinstance(event, h11.Request) or (found := _ABSOLUTE.match(event.target)) is None:
+        return event
+    target = event.target[found.end() :]
+    return h11.Request(
+        method=event.method,
+        target=target if target.startswith(b"/") else b"/" + target,
+        headers=event.headers,
+        http_version=event.http_version,
+    )
 
 
 def _check_head(request: h11.Request, limits: Limits) -> None:

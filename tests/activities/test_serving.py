@@ -136,6 +136,18 @@ async def test_http_1_0_is_answered_and_closed() -> None:
         assert (answer.status, await peer.rest()) == (200, b"")
 
 
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [("http://door/a?b=c", "/a"), ("HTTPS://door:8443/", "/"), ("http://door", "/"), ("http://door?b", "/")],
+)
+async def test_a_target_that_names_the_whole_url_is_its_path(target: str, path: str) -> None:
+    """RFC 9112, 3.2.2: a server takes what is meant for a proxy too."""
+    app = Door()
+    async with peer_of(PATIENT, app) as peer:
+        assert (await peer.ask(request(target=target))).status == 200
+    assert [asked for _, asked, _ in app.asked] == [path]
+
+
 async def test_a_head_request_has_no_body() -> None:
     """And the connection goes on."""
     async with peer_of(PATIENT) as peer:

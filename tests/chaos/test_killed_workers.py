@@ -59,7 +59,10 @@ async def test_two_workers_end_an_order_right_at_whatever_attempt_sigkill_comes(
     order, stage = await playing[plan]
     assert stage is plan.ends
     await check_order(order)
-    assert [line["operation"] for line in strikes(order.lines())] == [plan.operation] * plan.kills
+    struck = [line["operation"] for line in strikes(order.lines())]
+    # A kill that was meant for another order may have found this one at its charge: then that is what is looked up.
+    assert len(struck) == plan.kills
+    assert plan.operation in struck
 
 
 @pytest.mark.parametrize("plan", OVERTAKEN, ids=str)

@@ -163,6 +163,15 @@ def api(door: Door) -> BaseSchema:
     return schemathesis.openapi.from_url(f"{door.url}/openapi.json")
 
 
+def _whole(value: Any) -> Any:
+    """A value with whole numbers written as such: what no schema can ask for, since 1.0 is an integer to it (I11)."""
+    if isinstance(value, dict):
+        return {name: _whole(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_whole(member) for member in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=str)
 @pytest.mark.parametrize(
     ("path", "method"), [("/v1/events", "POST"), ("/v1/orders/{order}", "GET")], ids=["events", "orders"]
@@ -174,8 +183,12 @@ def test_every_answer_to_what_the_document_describes_is_as_it_says(
 ) -> None:
     """Issue 4: schemathesis over /openapi.json, valid and invalid alike, signed as it is sent."""
     case = data.draw(api[path][method].as_strategy(mode))
+    if mode is GenerationMode.POSITIVE:
+        case.body = _whole(case.body)
     response = case.call(auth=_Signed(street.shop))
     case.validate_response(response, excluded_checks=[positive_data_acceptance])
     event(f"status {response.status_code}")
+    if path == "/v1/events" and mode is GenerationMode.POSITIVE:
+        assert response.status_code in {200, 202, 403, 409, 422}, response.text
     if path == "/v1/events" and response.status_code in {200, 202}:
         assert order_in(_sent(response.request)) is not None

@@ -16,11 +16,12 @@ from temporalio.common import RawValue
 
 from orderflow import contracts
 from orderflow.activities import OrderActivities
+from orderflow.announcements import AnnouncementActivities
 from orderflow.catalogue import BUILT_IN, RESERVED, load_catalogue
 from orderflow.client import data_converter
 from orderflow.domain import approvals, audit, definition, effects, events, money, operations, orders
 from orderflow.domain.approvals import Verdict
-from orderflow.domain.definition import INLINE_ACTIVITIES, Definition
+from orderflow.domain.definition import INLINE_ACTIVITIES, Definition, RetryPolicy
 from orderflow.domain.durations import Duration
 from orderflow.domain.events import OrderEvent
 from orderflow.domain.operations import Operation, OperationClaims, OperationVerdict, Resolution
@@ -28,6 +29,7 @@ from orderflow.domain.orders import Standing
 from orderflow.reconcile.run import ReconcileActivities
 from orderflow.review import ReviewActivities
 from orderflow.signing import operation_on
+from orderflow.subscribers import Subscribers
 from tests.definitions import SHIPPED, load, shipped
 from tests.order_events import ABSENT, accepted
 
@@ -49,7 +51,15 @@ _PARTS: Final = cast(
 
 ACTIVITIES: Final = [
     *OrderActivities(published=(), **_PARTS).all(),
-    *ReviewActivities(ledger=cast(Any, None), fate_of=cast(Any, None), **_PARTS).all(),
+    *ReviewActivities(ledger=cast(Any, None), fate_of=cast(Any, None), tell_again=cast(Any, None), **_PARTS).all(),
+    *AnnouncementActivities(
+        ledger=cast(Any, None),
+        effects=cast(Any, None),
+        subscribers=Subscribers,
+        client=cast(Any, None),
+        announced=cast(Any, None),
+        worker="test",
+    ).all(),
     *ReconcileActivities(
         ledger=cast(Any, None), providers={}, catalogue=load_catalogue([]), orders=cast(Any, None), worker="test"
     ).all(),
@@ -113,6 +123,7 @@ PARTS: Final[dict[Any, st.SearchStrategy[Any]]] = {
         outcome=st.sampled_from(Resolution),
         evidence=st.just("e"),
     ),
+    RetryPolicy: st.sampled_from([step.retry for step in load(SHIPPED).steps if step.retry is not None]),
     Definition: st.sampled_from([load(SHIPPED), load(shipped({"$.steps[4].deadline": ABSENT}))]),
 }
 

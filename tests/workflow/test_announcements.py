@@ -3,12 +3,15 @@
 from typing import Any
 
 import pytest
+from temporalio import workflow
 from temporalio.client import WorkflowFailureError
 
 from orderflow.contracts import ANNOUNCE_WORKFLOW_TYPE
 from orderflow.domain.effects import EffectState
+from orderflow.domain.errors import LedgerUnavailable
 from orderflow.domain.operations import Operation, Resolution
 from orderflow.domain.orders import Reason, Stage
+from orderflow.ledger.sqlite import SqliteLedger
 from tests.replay.endings import cancelled, completed, declined, failed, rejected
 from tests.support.observing import events_of, eventually, names_of
 from tests.support.scripted_door import Reply
@@ -161,3 +164,47 @@ async def test_nobody_but_an_order_announces_its_end(shop: Shop) -> None:
             await shop.client.execute_workflow(ANNOUNCE_WORKFLOW_TYPE, told, id=forged.id, task_queue=shop.task_queue)
         assert len(heard.told(order.id)) == 1
     assert NAME in announced.key()
+
+
+async def test_an_announcement_that_waits_for_long_goes_on_in_a_new_run(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T12, T54: a flood of junk neither wedges it nor makes it forget what it waits for."""
+    monkeypatch.setattr(
+        workflow.Info, "is_continue_as_new_suggested", lambda info: info.get_current_history_length() > 60
+    )
+    async with subscribed(shop) as heard:
+        heard.reply = DOWN
+        order = await completed(shop)
+        announced = Announced(order, Stage.COMPLETED)
+        before = await announced.waits()
+        first = (await announced.handle.describe()).run_id
+
+        async def renewed() -> bool:
+            await announced.handle.signal("junk", "junk")
+            return (await announced.handle.describe()).run_id != first
+
+        await eventually(renewed)
+        assert await announced.waits() == before
+        heard.reply = TAKEN
+        assert (await announced.operate(Operation.RETRY)).accepted
+        await announced.ending()
+        assert len(heard.told(order.id)) == 3
+
+
+async def test_an_end_that_cannot_be_noted_is_announced_all_the_same(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 4 item 7: that the ledger is away for a moment is no reason to tell nobody."""
+    noted = SqliteLedger.end_order
+
+    async def fails(ledger: SqliteLedger, workflow_id: str, stage: str) -> None:
+        if workflow_id.startswith("order-"):
+            raise LedgerUnavailable("the disk is full")
+        await noted(ledger, workflow_id, stage)
+
+    monkeypatch.setattr(SqliteLedger, "end_order", fails)
+    async with subscribed(shop) as heard:
+        order = await completed(shop)
+        await Announced(order, Stage.COMPLETED).ending()
+        assert len(heard.told(order.id)) == 1

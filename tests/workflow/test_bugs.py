@@ -17,7 +17,7 @@ from tests.support.shop import Order, Shop
 
 PLACES: Final[Sequence[tuple[Any, str]]] = [
     (Inbox, "receive"),
-    (Inbox, "close"),
+    (Inbox, "_first"),
     (Doorkeeper, "_decide"),
     (Doorkeeper, "_accept"),
     (Progress, "mark"),
