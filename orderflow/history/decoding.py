@@ -25,22 +25,28 @@ def require_readable(history: WorkflowHistory) -> None:
 
 
 async def _decoded(history: WorkflowHistory) -> WorkflowHistory:
-    context = WorkflowSerializationContext(namespace="default", workflow_id=history.workflow_id)
-    codec = data_converter().with_context(context).payload_codec
+    converter = data_converter()
     told = History()
     told.events.extend(history.events)
     for event in told.events:
         for payload in payloads(event):
-            if not is_encoded(payload):
-                continue
-            encoding = payload.metadata["encoding"].decode("ascii", "replace")[:60]
-            if codec is None:
-                raise InvalidInput(
-                    f"event {event.event_id} is encoded ({encoding!r}), and no payload codec is set here"
-                )
-            try:
-                [plain] = await codec.decode([Payload.FromString(payload.SerializeToString())])
-            except Exception as error:  # noqa: BLE001 - a codec's own; none may be taken for a history that replays
-                raise InvalidInput(f"event {event.event_id} cannot be decoded: {error}") from None
-            payload.CopyFrom(plain)
+            if is_encoded(payload):
+                place = _place(payload, history.workflow_id)
+                codec = (converter if place is None else converter.with_context(place)).payload_codec
+                if codec is None:
+                    raise InvalidInput(f"event {event.event_id} is encrypted, and no keys are set here")
+                try:
+                    [plain] = await codec.decode([Payload.FromString(payload.SerializeToString())])
+                except Exception as error:  # noqa: BLE001 - a codec's own
+                    raise InvalidInput(f"event {event.event_id} cannot be decoded: {error}") from None
+                payload.CopyFrom(plain)
     return WorkflowHistory(history.workflow_id, list(told.events))
+
+
+def _place(payload: Payload, workflow_id: str) -> WorkflowSerializationContext | None:
+    """Where the payload says that it belongs, which decrypting proves: a child's input is the child's."""
+    said = payload.metadata.get("encryption-context", b"").decode(errors="replace")
+    if said == "none":
+        return None
+    named = said.removeprefix("workflow:") or workflow_id
+    return WorkflowSerializationContext(namespace="default", workflow_id=named)

@@ -1,12 +1,13 @@
 """Every payload of a history, wherever it stands."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 
-PLAIN = frozenset({b"json/plain", b"binary/null", b"binary/plain", b"json/protobuf", b"binary/protobuf", b""})
-"""Encodings that no codec made."""
+ENCRYPTED: Final = b"binary/encrypted"
+"""The encoding of what our codec, or another's, has encrypted."""
 
 
 def payloads(message: Message) -> Iterator[Payload]:
@@ -30,4 +31,4 @@ def payloads(message: Message) -> Iterator[Payload]:
 
 def is_encoded(message: Message) -> bool:
     """Whether a payload codec made any payload of `message`."""
-    return any(payload.metadata.get("encoding", b"") not in PLAIN for payload in payloads(message))
+    return any(payload.metadata.get("encoding") == ENCRYPTED for payload in payloads(message))

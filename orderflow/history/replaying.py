@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
@@ -77,24 +78,26 @@ def replay(history: WorkflowHistory, *, patience: float | None = None) -> Replay
     """Replay `history`, which `read_history` gave, for at most `patience` seconds (by default by its length)."""
     limit = patience or _AT_LEAST + len(history.events) / _EVENTS_A_SECOND
     outcome: SimpleQueue[BaseException | None] = SimpleQueue()
-    threading.Thread(target=_in_thread, args=(history, outcome), daemon=True).start()
+    converter = data_converter()
+    if not any(is_encoded(event) for event in history.events):  # such as a redacted one
+        converter = replace(converter, payload_codec=None)
+    threading.Thread(target=_in_thread, args=(history, converter, outcome), daemon=True).start()
     try:
         return _told(history, outcome.get(timeout=limit))
     except Empty:
         return _answer(history, Verdict.STUCK, f"no end of the replay within {limit:.0f} s")
 
 
-def _in_thread(history: WorkflowHistory, outcome: "SimpleQueue[BaseException | None]") -> None:
+def _in_thread(
+    history: WorkflowHistory, converter: DataConverter, outcome: "SimpleQueue[BaseException | None]"
+) -> None:
     try:
-        outcome.put(asyncio.run(_failure(history)))
+        outcome.put(asyncio.run(_failure(history, converter)))
     except BaseException as error:  # noqa: BLE001 - told to whoever waits
         outcome.put(error)
 
 
-async def _failure(history: WorkflowHistory) -> Exception | None:
-    converter = data_converter()
-    if not any(is_encoded(event) for event in history.events):  # such as a redacted one
-        converter = replace(converter, payload_codec=None)
+async def _failure(history: WorkflowHistory, converter: DataConverter) -> Exception | None:
     replayer = Replayer(workflows=[WORKFLOWS[_type(history)]], data_converter=converter)
 
     async def only() -> Any:
