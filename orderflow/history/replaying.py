@@ -74,10 +74,13 @@ class Replayed:
     divergence: str | None = None
 
 
+_Outcome = SimpleQueue[BaseException | None]
+
+
 def replay(history: WorkflowHistory, *, patience: float | None = None) -> Replayed:
     """Replay `history`, which `read_history` gave, for at most `patience` seconds (by default by its length)."""
     limit = patience or _AT_LEAST + len(history.events) / _EVENTS_A_SECOND
-    outcome: SimpleQueue[BaseException | None] = SimpleQueue()
+    outcome: _Outcome = SimpleQueue()
     converter = data_converter()
     if not any(is_encoded(event) for event in history.events):  # such as a redacted one
         converter = replace(converter, payload_codec=None)
