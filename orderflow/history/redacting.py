@@ -23,7 +23,8 @@ from orderflow.contracts import OWN_ACTIVITIES
 from orderflow.history.payloads import payloads
 from orderflow.history.replaying import WORKFLOWS
 from orderflow.history.standins import StandIns
-from orderflow.history.values import WORDS, CannotRedact, is_patch, meet, redacted
+from orderflow.history.values import CannotRedact, is_patch, meet, redacted
+from orderflow.history.vocabulary import WORDS
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TEXT_TYPES: Final = frozenset({FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES})

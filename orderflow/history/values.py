@@ -13,56 +13,21 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from orderflow import contracts
-from orderflow.domain import announcements, approvals, audit, events, operations, orders, reconciliation
+from orderflow.domain import announcements, approvals, operations
 from orderflow.domain.compact_jws import NotCompactJws, unverified_payload
 from orderflow.domain.definition import Definition
 from orderflow.domain.durations import Duration
-from orderflow.domain.errors import ErrorType, InvalidInput
+from orderflow.domain.errors import InvalidInput
 from orderflow.domain.money import EXPONENTS
 from orderflow.domain.strict_json import read_json
 from orderflow.domain.times import rfc3339
 from orderflow.doors import MAX_MESSAGE_BYTES
 from orderflow.history.standins import StandIns
+from orderflow.history.vocabulary import MEMBERS, WORDS, kinds
 
-_MODULES: Final = (announcements, approvals, audit, contracts, events, operations, orders)
-MODELS: Final = tuple(
-    {
-        kind.__name__: kind
-        for module in _MODULES
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not BaseModel
-    }.values()
-)
-_REQUIRED: Final = {
-    model: {name for name, field in model.model_fields.items() if field.is_required()} for model in MODELS
-}
-_OF_CORE: Final = frozenset(
-    {
-        "seq",
-        "attempt",
-        "activity_id",
-        "activity_type",
-        "complete_time",
-        "seconds",
-        "nanos",
-        "backoff",
-        "original_schedule_time",
-        "activation_index",
-        "deprecated",
-        "approval",
-    }
-)
-MEMBERS: Final = frozenset(name for model in MODELS for name in model.model_fields) | _OF_CORE
-WORDS: Final = (
-    {word.value for kind in (orders.Stage, orders.Reason, orders.StepState, ErrorType) for word in kind}
-    | {word.value for kind in (approvals.Decision, approvals.Refusal, audit.Told) for word in kind}
-    | {word.value for kind in (operations.Operation, operations.Resolution, reconciliation.What) for word in kind}
-    | {contracts.APPROVE_SIGNAL, contracts.DECIDE_UPDATE, contracts.OPERATE_UPDATE, "signal", "update"}
-    | {"timeout", "cancelled", "worker", "dev.orderflow.order.placed.v1", "1.0"}
-)
 _WORD_PLACES: Final = frozenset(
     {
         "stage",
@@ -198,10 +163,10 @@ def redacted(raw: bytes, value: Any, given: StandIns) -> Any:
 
     Raises `CannotRedact` where that would change which of our messages it is.
     """
-    before = _kinds(value)
+    before = kinds(value)
     nothing = {"redacted": given.text("value", _dump(value))}
     for candidate in (nothing,) if _is_no_message(raw, value) else (_walk(value, "", "", given), nothing):
-        if _kinds(candidate) == before:
+        if kinds(candidate) == before:
             return candidate
     raise CannotRedact("a value that is one of our messages could not be redacted and stay one")
 
@@ -215,22 +180,6 @@ def _is_no_message(raw: bytes, value: Any) -> bool:
     except InvalidInput:
         return True
     return False
-
-
-def _kinds(value: Any) -> tuple[bool, ...]:
-    """Which of our messages `value` is."""
-    if not isinstance(value, dict):
-        return ()
-    text = _dump(value)
-    return tuple(required <= value.keys() and _is(model, text) for model, required in _REQUIRED.items())
-
-
-def _is(model: type[BaseModel], text: str) -> bool:
-    try:
-        model.model_validate_json(text)
-    except (ValidationError, ValueError):
-        return False
-    return True
 
 
 def _walk(value: Any, key: str, parent: str, given: StandIns) -> Any:
