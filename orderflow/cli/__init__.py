@@ -21,6 +21,7 @@ from orderflow.cli import (
     decisions,
     definitions,
     doctor,
+    history,
     intake,
     keys,
     orders,
@@ -98,6 +99,7 @@ for verb in (
     app.command(verb.__name__.removesuffix("_orders"))(verb)
 app.add_typer(callers.app)
 app.add_typer(database.app)
+app.add_typer(history.app)
 app.add_typer(intake.app)
 app.add_typer(keys.app)
 app.add_typer(payload_keys.app)

@@ -1,4 +1,4 @@
-"""Record the corpus anew: one history per ending, from a real dev server, without the names of this machine.
+"""Record the corpus anew: one redacted history per ending, from a real dev server.
 
     python -m tests.replay.record [ENDING …]
 
@@ -6,21 +6,19 @@ Only for a change that is meant to break replay; otherwise guard the change with
 """
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from orderflow.client import connect, ensure_search_attributes
+from orderflow.history.files import write
+from orderflow.history.redacting import Redaction
 from tests.replay.endings import ENDINGS
 from tests.support.servers import DevServer
 from tests.support.shop import open_shop, quick
 
 HISTORIES = Path(__file__).parent / "histories"
-
-_OF_A_MACHINE = frozenset({"identity", "binaryChecksum", "workerInstanceKey", "hostName", "stackTrace"})
 
 
 async def record(names: list[str]) -> None:
@@ -34,17 +32,11 @@ async def record(names: list[str]) -> None:
                     order = await ENDINGS[name](shop)
                     if not (await order.view()).standing:
                         await order.ending()
-                    history = json.loads((await order.handle.fetch_history()).to_json())
-                    text = json.dumps({"workflowId": order.id, **anonymous(history)}, indent=1, sort_keys=True)
-                    (HISTORIES / f"{name}.json").write_text(text + "\n")
-                    print(f"{name}: {len(history['events'])} events")
-
-
-def anonymous(value: Any) -> Any:
-    """The same history without who ran it."""
-    if isinstance(value, dict):
-        return {key: "test" if key in _OF_A_MACHINE else anonymous(part) for key, part in value.items()}
-    return [anonymous(part) for part in value] if isinstance(value, list) else value
+                    history = await order.handle.fetch_history()
+                    redaction = Redaction()
+                    redaction.meet(history)
+                    write(redaction.redact(history), HISTORIES, f"{name}.json")
+                    print(f"{name}: {len(history.events)} events")
 
 
 def recorded() -> Iterator[Path]:
