@@ -1,13 +1,11 @@
 """Every payload of a history, wherever it stands."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 
-ENCRYPTED: Final = b"binary/encrypted"
-"""The encoding of what our codec, or another's, has encrypted."""
+from orderflow.codec import ENCRYPTED
 
 
 def payloads(message: Message) -> Iterator[Payload]:
