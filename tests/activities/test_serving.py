@@ -296,6 +296,31 @@ async def test_what_is_no_request_is_refused_and_the_connection_ends(
     assert app.asked == []
 
 
+PRIVATE = b"alice@example.org"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request("Authorization: Bearer alice@example.org\x00"),
+        request("alice@example.org"),
+        request("Transfer-Encoding: chunked", body=PRIVATE + b"\r\n"),
+        request("Transfer-Encoding: chunked", body=b"1\r\n{" + PRIVATE + b"\r\n"),
+        b"GET /" + PRIVATE + b" \x00 HTTP/1.1\r\nHost: door\r\n\r\n",
+        request("Content-Length: alice@example.org"),
+        request("Transfer-Encoding: alice@example.org"),
+    ],
+    ids=["a header", "no header", "the size of a chunk", "the end of a chunk", "a target", "a length", "a coding"],
+)
+async def test_a_refusal_of_what_is_no_request_repeats_nothing_of_it(data: bytes) -> None:
+    """W09: where framing breaks, what stands in the way may be a secret or somebody's order."""
+    async with peer_of(PATIENT, Door()) as peer:
+        await peer.send(data)
+        answer = await peer.answer()
+        assert answer.status == 400
+        assert b"alice" not in answer.body and b"bytearray" not in answer.body
+
+
 async def test_a_request_that_was_smuggled_behind_another_is_not_seen() -> None:
     """Where two readers could disagree on the end of a body, neither the first nor the second counts."""
     app = Door()
