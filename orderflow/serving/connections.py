@@ -76,6 +76,14 @@ class LimitedConnection(H11Protocol):
         elif self._idle:
             self._await_head(self._limits.headers_within)
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn closes, answered or not
+        """Answer a peer that has ended its side after a whole request: it may listen still (RFC 9293, 3.6)."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete or self.conn.their_state not in (h11.DONE, h11.MUST_CLOSE):
+            return False
+        cycle.keep_alive = False
+        return True
+
     def on_response_complete(self) -> None:
         """Go on to what was sent ahead, or wait for the next request."""
         super().on_response_complete()

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -296,6 +297,30 @@ async def test_what_is_no_request_is_refused_and_the_connection_ends(
     assert app.asked == []
 
 
+async def test_who_ends_its_side_after_a_whole_request_is_answered() -> None:
+    """W06: a sender that half-closes would otherwise never learn that its event was taken; then it is over."""
+    ended = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/slow":
+            await ended.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async with served(app, listen("127.0.0.1", 0), PATIENT) as url, connected(url) as other:
+        reader, writer = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port)
+        try:
+            writer.write(request(method="GET", target="/slow"))
+            writer.write_eof()
+            for _ in range(3):  # by then the server has seen the end
+                assert (await other.ask(GET)).status == 200
+            ended.set()
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        finally:
+            writer.close()
+
+
 PRIVATE = b"alice@example.org"
 
 
@@ -318,7 +343,8 @@ async def test_a_refusal_of_what_is_no_request_repeats_nothing_of_it(data: bytes
         await peer.send(data)
         answer = await peer.answer()
         assert answer.status == 400
-        assert b"alice" not in answer.body and b"bytearray" not in answer.body
+        assert b"alice" not in answer.body
+        assert b"bytearray" not in answer.body
 
 
 async def test_a_request_that_was_smuggled_behind_another_is_not_seen() -> None:
