@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from orderflow.serving.limits import Limits
+from orderflow.serving.limits import BACKLOG, Limits
 from orderflow.serving.parsing import StrictConnection
 from orderflow.serving.parting import PartingTransport
 
@@ -31,6 +31,7 @@ class LimitedConfig(uvicorn.Config):
             access_log=False,
             server_header=False,
             proxy_headers=False,  # anybody may write X-Forwarded-For
+            backlog=BACKLOG,
             timeout_keep_alive=math.ceil(limits.idle) + 1,  # ours comes first
         )
         self.limits = limits

@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from orderflow.domain.errors import InvalidSettings
 from orderflow.serving import Limits, listen, run_server, served, url_of
+from orderflow.serving.limits import within_descriptors
 from tests.support.raw_http import PATIENCE, Answer, Peer, connected, request
 
 BODY_LIMIT = 1000
@@ -319,6 +320,12 @@ async def test_who_ends_its_side_after_a_whole_request_is_answered() -> None:
                 assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
         finally:
             writer.close()
+
+
+@pytest.mark.parametrize(("descriptors", "connections"), [(1024, 512), (512, 384), (256, 128), (128, 1), (64, 1)])
+def test_no_more_connections_are_taken_in_than_there_are_descriptors_for(descriptors: int, connections: int) -> None:
+    """W08: without one left the event loop writes tracebacks and answers nobody; macOS gives a process 256."""
+    assert within_descriptors(Limits(), descriptors).connections == connections
 
 
 PRIVATE = b"alice@example.org"
