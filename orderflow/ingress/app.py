@@ -71,7 +71,7 @@ class _Endpoints:
             raise error
         allowed = (error.headers or {}).get("Allow")
         refused = (
-            DeliveryRefused(Cause.METHOD_NOT_ALLOWED, f"{request.url.path} takes {allowed}")
+            DeliveryRefused(Cause.METHOD_NOT_ALLOWED, f"this path takes {allowed}")
             if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
             else DeliveryRefused(Cause.NOT_FOUND, "events go to POST /v1/events; /openapi.json has the rest")
         )

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from orderflow.serving.limits import Limits
+from orderflow.serving.limits import BACKLOG, Limits
 from orderflow.serving.parsing import StrictConnection
 from orderflow.serving.parting import PartingTransport
 
@@ -31,6 +31,7 @@ class LimitedConfig(uvicorn.Config):
             access_log=False,
             server_header=False,
             proxy_headers=False,  # anybody may write X-Forwarded-For
+            backlog=BACKLOG,
             timeout_keep_alive=math.ceil(limits.idle) + 1,  # ours comes first
         )
         self.limits = limits
@@ -75,6 +76,14 @@ class LimitedConnection(H11Protocol):
             self._stop_waiting()
         elif self._idle:
             self._await_head(self._limits.headers_within)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn closes, answered or not
+        """Answer a peer that has ended its side after a whole request: it may listen still (RFC 9293, 3.6)."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete or self.conn.their_state not in (h11.DONE, h11.MUST_CLOSE):
+            return False
+        cycle.keep_alive = False
+        return True
 
     def on_response_complete(self) -> None:
         """Go on to what was sent ahead, or wait for the next request."""

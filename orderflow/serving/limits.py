@@ -1,6 +1,14 @@
 """How much one peer, and all of them, may ask of a server before any application is asked."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+BACKLOG: Final = 64
+"""Connections that the system keeps until the server takes them, and that it takes at one go before it looks how many
+it has. asyncio logs each that no descriptor is left for, with a traceback, as often as this says."""
+
+_OWN: Final = 64
+"""Descriptors that a process needs beside its connections: ledger, Temporal, files."""
 
 
 @dataclass(frozen=True)
@@ -34,3 +42,8 @@ class Limits:
     parting: float = 2
     connections: int = 512
     in_flight: float = 10
+
+
+def within_descriptors(limits: Limits, descriptors: int) -> Limits:
+    """Give `limits` with as many connections as a process of so many descriptors can take in, and at least one."""
+    return replace(limits, connections=max(1, min(limits.connections, descriptors - _OWN - BACKLOG)))

@@ -8,6 +8,7 @@ import h11
 from orderflow.serving.limits import Limits
 
 _ABSOLUTE: Final = re.compile(rb"https?://[^/?]*", re.IGNORECASE)
+_QUOTED: Final = re.compile(r":? (?:bytearray\(|b['\"])")
 _CLOSE: Final = (b"connection", b"close")
 
 
@@ -27,8 +28,8 @@ class StrictConnection(h11.Connection):
             event = _in_origin_form(super().next_event())
             self._check(event)
         except h11.RemoteProtocolError as error:
-            self.refusal = error
-            raise
+            self.refusal = h11.RemoteProtocolError(_without_what_was_sent(str(error)), error.error_status_hint)
+            raise self.refusal from None
         return event
 
     def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
@@ -54,6 +55,11 @@ class StrictConnection(h11.Connection):
             self._chunks += 1
             if self._chunks > self._limits.chunks:
                 raise h11.RemoteProtocolError(f"more than {self._limits.chunks} chunks")
+
+
+def _without_what_was_sent(message: str) -> str:
+    """h11 quotes the line that it cannot read, which may be a token or a piece of somebody's order (W09)."""
+    return _QUOTED.split(message, maxsplit=1)[0]
 
 
 def _in_origin_form(

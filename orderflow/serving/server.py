@@ -1,6 +1,7 @@
 """Listen, serve an application within limits, and stop when told: no signal of its own, no lifespan, no access log."""
 
 import asyncio
+import resource
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -11,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orderflow.domain.errors import InvalidSettings
 from orderflow.serving.connections import LimitedConfig
-from orderflow.serving.limits import Limits
+from orderflow.serving.limits import Limits, within_descriptors
 
 _LAST_WORDS: Final = 1.0
 """Seconds in which requests that were cut off have to end."""
@@ -52,6 +53,9 @@ async def run_server(
     its lifespan is not run, and after the return nothing of it runs any more. Errors of `app` go to the logger
     `uvicorn.error`, from `log_level` on.
     """
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors != resource.RLIM_INFINITY:
+        limits = within_descriptors(limits, descriptors)
     server = _Server(LimitedConfig(_cancellable(app), limits, log_level))
     serving, told = asyncio.create_task(server.serve(sockets=[listener])), asyncio.create_task(stop.wait())
     try:

@@ -6,6 +6,7 @@ told only to those whose signature is good: nobody else learns more than that th
 
 import base64
 import binascii
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -122,7 +123,8 @@ def _require_fresh(timestamp: int, now: float) -> None:
     age = now - timestamp
     if -MAX_SKEW.total_seconds() <= age <= MAX_AGE.total_seconds():
         return
-    message = f"webhook-timestamp is {age:.0f} s old" if age > 0 else f"webhook-timestamp is {-age:.0f} s in the future"
+    off = math.ceil(abs(age))  # rounded to the nearest it could read as within the limits
+    message = f"webhook-timestamp is {off} s {'old' if age > 0 else 'in the future'}"
     limits = f"at most {MAX_AGE.seconds} s old and {MAX_SKEW.seconds} s ahead is taken"
     advice = "look at your clock, and stamp and sign each attempt anew"
     raise DeliveryRefused(Cause.TIMESTAMP_OUTSIDE_WINDOW, f"{message}; {limits}: {advice}")

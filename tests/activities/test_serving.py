@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -12,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from orderflow.domain.errors import InvalidSettings
 from orderflow.serving import Limits, listen, run_server, served, url_of
+from orderflow.serving.limits import within_descriptors
 from tests.support.raw_http import PATIENCE, Answer, Peer, connected, request
 
 BODY_LIMIT = 1000
@@ -294,6 +296,62 @@ async def test_what_is_no_request_is_refused_and_the_connection_ends(
         assert (answer.status, bool(problem(answer))) == (status, True)
         assert await peer.rest() == b""
     assert app.asked == []
+
+
+async def test_who_ends_its_side_after_a_whole_request_is_answered() -> None:
+    """W06: a sender that half-closes would otherwise never learn that its event was taken; then it is over."""
+    ended = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/slow":
+            await ended.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    async with served(app, listen("127.0.0.1", 0), PATIENT) as url, connected(url) as other:
+        reader, writer = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port)
+        try:
+            writer.write(request(method="GET", target="/slow"))
+            writer.write_eof()
+            for _ in range(3):  # by then the server has seen the end
+                assert (await other.ask(GET)).status == 200
+            ended.set()
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(("descriptors", "connections"), [(1024, 512), (512, 384), (256, 128), (128, 1), (64, 1)])
+def test_no_more_connections_are_taken_in_than_there_are_descriptors_for(descriptors: int, connections: int) -> None:
+    """W08: without one left the event loop writes tracebacks and answers nobody; macOS gives a process 256."""
+    assert within_descriptors(Limits(), descriptors).connections == connections
+
+
+PRIVATE = b"alice@example.org"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request("Authorization: Bearer alice@example.org\x00"),
+        request("alice@example.org"),
+        request("Transfer-Encoding: chunked", body=PRIVATE + b"\r\n"),
+        request("Transfer-Encoding: chunked", body=b"1\r\n{" + PRIVATE + b"\r\n"),
+        b"GET /" + PRIVATE + b" \x00 HTTP/1.1\r\nHost: door\r\n\r\n",
+        request("Content-Length: alice@example.org"),
+        request("Transfer-Encoding: alice@example.org"),
+    ],
+    ids=["a header", "no header", "the size of a chunk", "the end of a chunk", "a target", "a length", "a coding"],
+)
+async def test_a_refusal_of_what_is_no_request_repeats_nothing_of_it(data: bytes) -> None:
+    """W09: where framing breaks, what stands in the way may be a secret or somebody's order."""
+    async with peer_of(PATIENT, Door()) as peer:
+        await peer.send(data)
+        answer = await peer.answer()
+        assert answer.status == 400
+        assert b"alice" not in answer.body
+        assert b"bytearray" not in answer.body
 
 
 async def test_a_request_that_was_smuggled_behind_another_is_not_seen() -> None:

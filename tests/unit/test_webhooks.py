@@ -293,6 +293,14 @@ def test_an_honest_sender_with_a_wrong_clock_is_told_how_wrong() -> None:
             assert word in refused.value.message
 
 
+@pytest.mark.parametrize(("age", "words"), [(300.1, "301 s old"), (-60.1, "61 s in the future")])
+def test_a_delivery_just_outside_the_window_is_not_told_that_it_is_inside(age: float, words: str) -> None:
+    """W04: 300.1 s old is not "300 s old; at most 300 s old is taken"."""
+    with pytest.raises(DeliveryRefused) as refused:
+        verify(headers_of(b"{}"), b"{}", [key()], NOW + timedelta(seconds=age))
+    assert f"is {words};" in refused.value.message
+
+
 def test_whoever_has_no_secret_learns_nothing_of_time_and_callers() -> None:
     """W11: stale or fresh, known caller or ended, the answer to a bad signature is the same."""
     keys = [key(OTHER_SECRET, "mill"), key(new_secret(), "old", NOW - timedelta(days=1))]
