@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from orderflow.domain.deliveries import Cause, DeliveryRefused
 from orderflow.ingress.answers import answer, problem
@@ -88,7 +89,7 @@ class _Endpoints:
         return _refusal(unavailable())
 
 
-def create_app(door: Door) -> Starlette:
+def create_app(door: Door) -> ASGIApp:
     """Make the ASGI application over `door`; it opens and closes nothing."""
     endpoints = _Endpoints(door)
     app = Starlette(
@@ -101,7 +102,16 @@ def create_app(door: Door) -> Starlette:
         },
     )
     app.router.redirect_slashes = False
-    return app
+    return _as_sent(app)
+
+
+def _as_sent(app: ASGIApp) -> ASGIApp:
+    """Route by the path as it was sent: no two spellings of one path, of which a proxy's rules may know only one."""
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "path": scope["raw_path"].decode("latin-1")}, receive, send)
+
+    return routed
 
 
 def _refusal(error: DeliveryRefused, headers: Mapping[str, Any] | None = None) -> Response:

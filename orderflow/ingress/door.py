@@ -159,7 +159,7 @@ def _replayed() -> DeliveryRefused:
 
 
 def _paused(reason: str = "an operator has closed the gate", retry_after: float = PAUSED_FOR) -> DeliveryRefused:
-    message = f"{reason}; nothing of this event was kept: send it again later"
+    message = f"{reason}; nothing of this delivery was kept: send it again later"
     return DeliveryRefused(Cause.INTAKE_PAUSED, message, retry_after=retry_after)
 
 

@@ -11,7 +11,8 @@ from orderflow.callers import CallerRegistry
 from orderflow.domain.deliveries import DeliveryRefused
 from orderflow.ingress.availability import available
 from orderflow.ingress.gate import Gate
-from orderflow.ledger.events import EventLedger
+from orderflow.ledger import INGRESS
+from orderflow.ledger.review import Ledger
 
 OK: Final = "ok"
 
@@ -25,7 +26,7 @@ class Readiness:
         self,
         *,
         client: Client,
-        ledger: EventLedger,
+        ledger: Ledger,
         callers: CallerRegistry,
         gate: Gate,
         clock: Callable[[], float] = time.monotonic,
@@ -47,7 +48,7 @@ class Readiness:
         async with self._looking:
             if self._clock() - self._looked_at >= _LASTS:
                 self._needs = {
-                    "ledger": await _answers(self._ledger.intake()),
+                    "ledger": await _answers(self._ledger.check(INGRESS)),
                     "temporal": await _answers(self._client.service_client.check_health()),
                 }
                 self._looked_at = self._clock()

@@ -69,7 +69,7 @@ async def run_ingress(
 
 @asynccontextmanager
 async def _open_door(settings: Settings, client: Client, say: Say, *, name: str) -> AsyncIterator[Door]:
-    callers = caller_registry(settings, address_of(client), say)
+    callers = caller_registry(settings, address_of(client), log.warning)
     definition = load_chosen(load_catalogue(), settings.order_definition, settings.definitions_dir)
     async with AsyncExitStack() as opened:
         ledger = await open_working_ledger(settings, opened, say, INGRESS)

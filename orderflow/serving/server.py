@@ -1,8 +1,8 @@
 """Listen, serve an application within limits, and stop when told: no signal of its own, no lifespan, no access log."""
 
 import asyncio
-import resource
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
@@ -53,8 +53,7 @@ async def run_server(
     its lifespan is not run, and after the return nothing of it runs any more. Errors of `app` go to the logger
     `uvicorn.error`, from `log_level` on.
     """
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if descriptors != resource.RLIM_INFINITY:
+    if (descriptors := _descriptors()) is not None:
         limits = within_descriptors(limits, descriptors)
     server = _Server(LimitedConfig(_cancellable(app), limits, log_level))
     serving, told = asyncio.create_task(server.serve(sockets=[listener])), asyncio.create_task(stop.wait())
@@ -77,6 +76,16 @@ async def served(
     finally:
         stop.set()
         await task
+
+
+def _descriptors() -> int | None:
+    """How many files and sockets this process may have open, where a system limits that."""
+    if sys.platform == "win32":
+        return None
+    import resource  # of POSIX
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if most == resource.RLIM_INFINITY else most
 
 
 class _Server(uvicorn.Server):

@@ -287,6 +287,8 @@ async def test_a_lone_surrogate_as_identity_is_refused(door: Door, street: Stree
         ("POST", "//v1/events", 404),
         ("POST", "/v1/EVENTS", 404),
         ("POST", "/v1/events%00", 404),
+        ("POST", "/v1/event%73", 404),
+        ("POST", "/v1%2fevents", 404),
         ("GET", "/v1/../.env", 404),
         ("GET", "/v1/orders", 404),
         ("GET", "/docs", 404),
