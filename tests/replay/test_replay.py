@@ -100,3 +100,4 @@ async def _replay_all() -> None:
 
 if __name__ == "__main__":
     asyncio.run(_replay_all())
+    os._exit(0)  # an interpreter that ends beside the SDK's threads may abort instead (134, 139)

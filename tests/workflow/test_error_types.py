@@ -59,8 +59,9 @@ def kinds(*, retryable: bool) -> list[type[OrderflowError]]:
 
 def raised(kind: type[OrderflowError]) -> OrderflowError:
     """An error of this kind, whatever it has to be told."""
-    parameters = inspect.signature(kind).parameters.values()
-    return kind(*["no" for parameter in parameters if parameter.default is parameter.empty])
+    asked = [each for each in inspect.signature(kind).parameters.values() if each.default is each.empty]
+    by_name = [each.name for each in asked if each.kind is each.KEYWORD_ONLY]
+    return kind(*["no"] * (len(asked) - len(by_name)), **dict.fromkeys(by_name, "no"))
 
 
 REASONS: Final = {
