@@ -61,7 +61,9 @@ def raised(kind: type[OrderflowError]) -> OrderflowError:
     """An error of this kind, whatever it has to be told."""
     asked = [each for each in inspect.signature(kind).parameters.values() if each.default is each.empty]
     by_name = [each.name for each in asked if each.kind is each.KEYWORD_ONLY]
-    return kind(*["no"] * (len(asked) - len(by_name)), **dict.fromkeys(by_name, "no"))
+    make: Any = kind
+    error: OrderflowError = make(*["no"] * (len(asked) - len(by_name)), **dict.fromkeys(by_name, "no"))
+    return error
 
 
 REASONS: Final = {
