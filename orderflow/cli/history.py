@@ -98,17 +98,28 @@ def replay(places: Places, workflow_id: WorkflowId = None, as_json: AsJson = Fal
     from orderflow.history.replaying import replay as replayed
 
     quieten_client()
-    logging.getLogger("temporalio").setLevel(logging.CRITICAL)  # the verdict says it
     told: list[tuple[Path, Replayed]] = []
-    for file, history in list(_read(places, workflow_id)):
-        with _about(file):
-            require_readable(history)
-        told.append((file, replayed(history)))
+    with _quiet("temporalio"):  # the verdict says it
+        for file, history in list(_read(places, workflow_id)):
+            with _about(file):
+                require_readable(history)
+            told.append((file, replayed(history)))
     if as_json:
         print_json({"histories": [{"file": str(file)} | asdict(each) for file, each in told]})
     else:
         print_table(("file", "workflow", "events", "verdict", "first divergence"), [_row(*each) for each in told])
     return ExitCode.DONE if all(each.verdict is Verdict.OK for _, each in told) else ExitCode.REFUSED
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _row(file: Path, each: "Replayed") -> tuple[Any, ...]:
