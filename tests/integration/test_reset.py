@@ -141,6 +141,20 @@ async def test_an_order_that_waits_is_reset_and_asks_anew(shop: Shop, cli: Tempo
     assert acts(shop, order) == ["reserve", "charge"]
 
 
+async def test_an_order_that_is_reset_behind_its_request_keeps_the_request(shop: Shop, cli: TemporalCli) -> None:
+    """Issue 5 item 7, T12: the request stands in what is replayed, so what was signed for it is still about it."""
+    order = await shop.start()
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    asked, token = (await order.view()).request, await order.token()
+    await order.decide("junk")
+    again = await reset(cli, order, "--type", "LastWorkflowTask")
+    await at_stage(again.handle, Stage.AWAITING_APPROVAL)
+    assert (await again.view()).request == asked
+    assert (await again.decide(token)).accepted
+    assert (await again.ending()).view.stage is Stage.COMPLETED
+    assert acts(shop, order) == ["reserve", "charge"]
+
+
 async def test_an_order_that_could_not_be_compensated_is_reset_and_tries_its_refund_again(
     shop: Shop, cli: TemporalCli
 ) -> None:
