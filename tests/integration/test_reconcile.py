@@ -18,6 +18,7 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
 )
+from temporalio.exceptions import TimeoutError as TimedOut
 
 from orderflow.client import connect, ensure_search_attributes
 from orderflow.client.fates import TemporalOrders
@@ -75,6 +76,19 @@ async def test_what_a_terminated_order_reserved_is_put_before_people_once(shop: 
     assert again.changes == 0
     [item] = await shop.ledger.reviews_of(order.id)
     assert (item.error, item.opened_by, item.closed_at) == ("terminated", "reconcile", None)
+    assert shop.world.reserved(order.id) == {"tea": 2}
+
+
+async def test_what_a_timed_out_order_reserved_is_put_before_people(shop: Shop) -> None:
+    """Issue 5 item 7, T53: orderflow sets no timeout; who starts an order with one finds what it left in the queue."""
+    order = await shop.start(execution_timeout=timedelta(seconds=4))
+    await order.until(Stage.AWAITING_APPROVAL)
+    with pytest.raises(WorkflowFailureError) as caught:
+        await order.handle.result()
+    assert isinstance(caught.value.cause, TimedOut)
+    assert told(await reconciled(shop), order.id) == [("opened", "reserve_inventory")]
+    [item] = await shop.ledger.reviews_of(order.id)
+    assert (item.error, item.closed_at) == ("timed_out", None)
     assert shop.world.reserved(order.id) == {"tea": 2}
 
 

@@ -8,7 +8,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowExecutionStatus
 
 from orderflow.contracts import WORKFLOW_TYPE, OrderInput
-from orderflow.domain.approvals import Refusal
+from orderflow.domain.approvals import Decision, Refusal
 from orderflow.domain.orders import Reason, Stage
 from tests.support.invariants import check_books
 from tests.support.observing import Handle, at_stage, events_of, eventually
@@ -108,6 +108,68 @@ async def test_a_completed_order_asks_anew_and_adopts_what_was_done(how: str, sh
     assert len(shop.world.messages(order.id)) == 1
     assert shop.world.net_charged(order.id) == order.event.data.total_minor
     await check_books(await again.books(), exempt={"I-5"} if how == "reset" else ())
+
+
+async def test_a_completed_order_that_is_reset_and_rejected_takes_back_what_was_done(
+    shop: Shop, cli: TemporalCli
+) -> None:
+    """Issue 5 item 7: the new run has charged nothing, but the ledger knows what stands."""
+    order, _ = await completed(shop)
+    again = await reset(cli, order)
+    await at_stage(again.handle, Stage.AWAITING_APPROVAL)
+    await again.approve(decision=Decision.REJECT)
+    ending = await again.ending()
+    assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.APPROVAL_REJECTED)
+    assert acts(shop, order) == ["reserve", "charge", "refund", "release"]
+    assert shop.world.net_charged(order.id) == 0
+
+
+async def test_an_order_that_waits_is_reset_and_asks_anew(shop: Shop, cli: TemporalCli) -> None:
+    """Issue 5 item 7: its first run is terminated, what was signed for it is refused, its stock is adopted."""
+    order = await shop.start()
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    first_run = run(order, (await order.view()).run_id)
+    old = await order.token()
+    again = await reset(cli, order)
+    assert (await first_run.handle.describe()).status is WorkflowExecutionStatus.TERMINATED
+    await at_stage(again.handle, Stage.AWAITING_APPROVAL)
+    answer = await again.decide(old)
+    assert (answer.accepted, answer.refusal) == (False, Refusal.NO_SUCH_REQUEST)
+    assert acts(shop, order) == ["reserve"]
+    await again.approve()
+    assert (await again.ending()).view.stage is Stage.COMPLETED
+    assert acts(shop, order) == ["reserve", "charge"]
+
+
+async def test_an_order_that_is_reset_behind_its_request_keeps_the_request(shop: Shop, cli: TemporalCli) -> None:
+    """Issue 5 item 7, T12: the request stands in what is replayed, so what was signed for it is still about it."""
+    order = await shop.start()
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    asked, token = (await order.view()).request, await order.token()
+    await order.decide("junk")
+    again = await reset(cli, order, "--type", "LastWorkflowTask")
+    await at_stage(again.handle, Stage.AWAITING_APPROVAL)
+    assert (await again.view()).request == asked
+    assert (await again.decide(token)).accepted
+    assert (await again.ending()).view.stage is Stage.COMPLETED
+    assert acts(shop, order) == ["reserve", "charge"]
+
+
+async def test_an_order_that_could_not_be_compensated_is_reset_and_tries_its_refund_again(
+    shop: Shop, cli: TemporalCli
+) -> None:
+    """Issue 5 item 7, T06: nothing is done anew, and what still stood is taken back without an operator's word."""
+    order = await shop.start()
+    shop.fault("decline", "notify", order.id)
+    shop.fault("decline", "refund", order.id)
+    await order.approve()
+    await at_stage(order.handle, Stage.COMPENSATION_FAILED)
+    assert acts(shop, order) == ["reserve", "charge", "release"]
+    again = await reset(cli, order)
+    ending = await again.ending()
+    assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.EFFECT_REVERSED)
+    assert acts(shop, order) == ["reserve", "charge", "release", "refund"]
+    assert shop.world.net_charged(order.id) == 0
 
 
 async def test_a_reset_to_any_point_of_a_completed_order_charges_once(shop: Shop, cli: TemporalCli) -> None:
