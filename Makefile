@@ -32,8 +32,8 @@ dev: $(INSTALLED)  ## Temporal with its UI, a worker, the door and the simulator
 
 test: test-default test-optimized test-uncached  ## the whole suite, then the parts below
 
-# Tests mostly wait for servers: three processes share them out by file, each with servers of its own. PROCESSES=0 takes one.
-PROCESSES ?= 3
+# Tests mostly wait for servers: two processes share them out by file, each with servers of its own. PROCESSES=0 takes one.
+PROCESSES ?= 2
 SHARED := --numprocesses $(PROCESSES) --dist loadfile
 
 test-default: $(INSTALLED)  ## the whole suite, warnings as errors
