@@ -194,6 +194,7 @@ class OrderActivities:
 
     async def _perform(self, kind: StepKind, request: StepRequest) -> StepResult:
         attempt = Attempt.current(self._worker)
+        await self._effects.require_not_compensated(request.workflow_id)
 
         def still_wanted() -> None:
             if request.deadline_at is not None and attempt.now() > request.deadline_at:

@@ -196,6 +196,15 @@ class EffectStore:
             self._ledger, claimed, lease, partial(ask, claimed, deadline), partial(write, claimed)
         )
 
+    async def require_not_compensated(self, workflow_id: str) -> None:
+        """Let nothing more be done for an order of which something was taken back, whatever a reset run replays.
+
+        What its earlier steps did may be among it. Raises `EffectReversed`, `LedgerUnavailable`.
+        """
+        records = await self._ledger.effects(workflow_id)
+        if back := [each.key for each in records if each.state in (EffectState.REVERSING, EffectState.REVERSED)]:
+            raise EffectReversed(f"{back[0]} was taken back: nothing more is done for this order")
+
     async def standing(self, workflow_id: str) -> list[EffectRecord]:
         """What may stand outside for an order, its undos left out, the oldest first. Raises `LedgerUnavailable`."""
         records = await self._ledger.effects(workflow_id)

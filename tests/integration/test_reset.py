@@ -155,6 +155,27 @@ async def test_an_order_that_is_reset_behind_its_request_keeps_the_request(shop:
     assert acts(shop, order) == ["reserve", "charge"]
 
 
+async def test_a_compensated_order_that_is_reset_behind_its_request_is_not_charged(
+    shop: Shop, cli: TemporalCli
+) -> None:
+    """Issue 5 item 7: its stock was released, though the new run replays that it was reserved."""
+    order = await shop.start()
+    await at_stage(order.handle, Stage.AWAITING_APPROVAL)
+    token = await order.token()
+    await order.decide("junk")
+    history = await order.handle.fetch_history()
+    behind = [each.event_id for each in history.events if each.HasField("workflow_task_completed_event_attributes")]
+    await order.cancel()
+    await order.ending()
+    assert acts(shop, order) == ["reserve", "release"]
+    again = await reset(cli, order, "--event-id", behind[-1])
+    await at_stage(again.handle, Stage.AWAITING_APPROVAL)
+    assert (await again.decide(token)).accepted
+    ending = await again.ending()
+    assert (ending.view.stage, ending.view.reason) == (Stage.FAILED_COMPENSATED, Reason.EFFECT_REVERSED)
+    assert acts(shop, order) == ["reserve", "release"]
+
+
 async def test_an_order_that_could_not_be_compensated_is_reset_and_tries_its_refund_again(
     shop: Shop, cli: TemporalCli
 ) -> None:
