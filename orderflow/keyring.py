@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, Self
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from orderflow.domain.errors import InvalidJson, InvalidSettings, Problem
-from orderflow.domain.intents import canonical_json
-from orderflow.domain.problems import problems_in, summary
-from orderflow.domain.strict_json import read_json
+from orderflow.domain.documents import read_model
+from orderflow.domain.errors import InvalidSettings
 
 KEY_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEY_BYTES: Final = 32
@@ -58,7 +56,7 @@ class KeyRing:
 
         Raises `InvalidSettings` for anything else, two keys of one id included; its words never hold a key.
         """
-        keys = _read(raw, where).keys
+        keys = read_model(_KeySet, raw, where).keys
         ids = [key.kid for key in keys]
         if twice := sorted({kid for kid in ids if ids.count(kid) > 1}):
             raise InvalidSettings(f"{where}: two keys have the id {twice[0]}")
@@ -84,7 +82,7 @@ def with_new_key(raw: bytes | None, key_id: str, where: str, *, first: bool = Fa
 
     Raises `InvalidSettings` for a set that cannot be read and an id that cannot be one, or is there already.
     """
-    keys: Sequence[_Key] = _read(raw, where).keys if raw is not None else ()
+    keys: Sequence[_Key] = read_model(_KeySet, raw, where).keys if raw is not None else ()
     if not KEY_ID.fullmatch(key_id):
         raise InvalidSettings(f"{key_id!r} cannot be the id of a key: letters, digits, and . _ - after the first")
     if key_id in {key.kid for key in keys}:
@@ -92,13 +90,3 @@ def with_new_key(raw: bytes | None, key_id: str, where: str, *, first: bool = Fa
     made = _Key(kid=key_id, k=secrets.token_urlsafe(_KEY_BYTES))
     changed = _KeySet(keys=(made, *keys) if first else (*keys, made))
     return changed.model_dump_json(indent=2).encode() + b"\n"
-
-
-def _read(raw: bytes, where: str) -> _KeySet:
-    try:
-        return _KeySet.model_validate_json(canonical_json(read_json(raw, allow_bom=True)))
-    except InvalidJson as error:
-        problems: tuple[Problem, ...] = error.problems
-    except ValidationError as error:
-        problems = problems_in(error)
-    raise InvalidSettings(f"{where}: {summary(problems)}", path=problems[0].path, problems=problems)

@@ -19,7 +19,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from orderflow.domain.approvals import ApprovalRequest, Claims, Decision, Refusal, Verdict, read_claims
 from orderflow.domain.compact_jws import NotCompactJws, unverified_header
-from orderflow.domain.errors import InvalidInput, InvalidJson, InvalidSettings, Problem
+from orderflow.domain.documents import MAX_SET_BYTES, document_refused, read_model
+from orderflow.domain.errors import InvalidInput, InvalidSettings, Problem
 from orderflow.domain.intents import canonical_json
 from orderflow.domain.operations import (
     VALID_FOR,
@@ -32,7 +33,6 @@ from orderflow.domain.operations import (
 from orderflow.domain.orders import Standing
 from orderflow.domain.problems import problems_in, summary
 from orderflow.domain.steps import Label
-from orderflow.domain.strict_json import read_json
 
 DECISION_TYPE = "orderflow-decision+jws"
 """`typ` of a decision, so that no other kind of signed message can pass for one (RFC 8725, 3.11)."""
@@ -42,7 +42,6 @@ OPERATION_TYPE = "orderflow-operation+jws"
 
 _ALGORITHM: Literal["Ed25519"] = "Ed25519"
 _ONLY_ED25519 = jws.JWSRegistry(algorithms=[_ALGORITHM])
-_MAX_SET_BYTES = 1024 * 1024
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -193,7 +192,7 @@ class KeyRegistry:
         first = {key.kid: index for index, key in reversed(list(enumerate(keys)))}
         twice = [Problem(f"$.keys[{i}].kid", "appears more than once") for i, k in enumerate(keys) if first[k.kid] != i]
         if twice:
-            raise _refusal(InvalidSettings, where, tuple(twice))
+            raise document_refused(where, twice)
         return cls(keys)
 
     def with_added(self, jwk: dict[str, Any]) -> "KeyRegistry":
@@ -312,14 +311,7 @@ def _signed_by(member: PublicKey, token: str) -> bool:
 
 
 def _read_model(model: type[_M], raw: bytes, where: str, kind: type[InvalidInput]) -> _M:
-    try:
-        value = read_json(raw, max_bytes=_MAX_SET_BYTES, allow_bom=True)
-        return model.model_validate_json(canonical_json(value))
-    except InvalidJson as error:
-        problems: tuple[Problem, ...] = error.problems
-    except ValidationError as error:
-        problems = tuple(_explained(problem) for problem in problems_in(error))
-    raise _refusal(kind, where, problems)
+    return read_model(model, raw, where, kind=kind, max_bytes=MAX_SET_BYTES, explained=_explained)
 
 
 def _explained(problem: Problem) -> Problem:
@@ -327,7 +319,3 @@ def _explained(problem: Problem) -> Problem:
         message = "is a private key: take it out, and replace this key if anyone else has read the file"
         return Problem(problem.path, message)
     return problem
-
-
-def _refusal(kind: type[InvalidInput], where: str, problems: tuple[Problem, ...]) -> InvalidInput:
-    return kind(f"{where}: {summary(problems)}", path=problems[0].path, problems=problems)

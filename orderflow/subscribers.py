@@ -6,10 +6,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from orderflow.domain.announcements import SOURCE, Subscription
+from orderflow.domain.documents import document_refused
 from orderflow.domain.errors import InvalidInput, InvalidSettings, Problem
 from orderflow.domain.orders import Stage
 from orderflow.domain.problems import json_path
-from orderflow.domain.subscribers import Subscriber, read_subscribers, subscribers_refused
+from orderflow.domain.subscribers import Subscriber, read_subscribers
 from orderflow.settings import Settings, authority_of, environment_value, is_loopback
 from orderflow.webhooks import SigningSecret, read_secret
 
@@ -56,7 +57,7 @@ def load_subscribers(settings: Settings) -> Subscribers:
     read = read_subscribers(raw, str(file))
     endpoints, problems = _endpoints(read.subscribers, file)
     if problems:
-        raise subscribers_refused(str(file), tuple(problems))
+        raise document_refused(str(file), problems)
     return Subscribers(read.subscribers, MappingProxyType(endpoints), read.source)
 
 

@@ -8,7 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orderflow.domain.callers import MAX_CALLERS_BYTES, Caller, SecretPlace, callers_refused, read_callers
+from orderflow.domain.callers import MAX_CALLERS_BYTES, Caller, SecretPlace, read_callers
+from orderflow.domain.documents import document_refused
 from orderflow.domain.errors import InvalidInput, InvalidSettings, Problem
 from orderflow.domain.problems import json_path
 from orderflow.settings import environment_value
@@ -63,7 +64,7 @@ class Reading:
             if (number := sum(key.algorithm == algorithm for _, key in keys)) > most:
                 self._problems.append(Problem("$.callers", f"hold {number} keys of {algorithm}; at most {most}"))
         if self._problems:
-            raise callers_refused(str(self._file), tuple(self._problems))
+            raise document_refused(str(self._file), self._problems)
         return Loaded(
             {caller.name: caller for caller in callers},
             tuple(key for _, key in keys),

@@ -7,21 +7,21 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from orderflow.domain.deliveries import Cause, DeliveryRefused
-from orderflow.domain.errors import InvalidJson, InvalidSettings, Problem
+from orderflow.domain.documents import MAX_SET_BYTES, document_refused, read_model
+from orderflow.domain.errors import Problem
 from orderflow.domain.events import OrderEvent
-from orderflow.domain.intents import canonical_json
 from orderflow.domain.money import Currency, Money
-from orderflow.domain.problems import json_path, problems_in, summary
+from orderflow.domain.problems import json_path
 from orderflow.domain.rates import Rate
 from orderflow.domain.steps import Label
-from orderflow.domain.strict_json import MAX_INTEGER, read_json
+from orderflow.domain.strict_json import MAX_INTEGER
 from orderflow.domain.times import Instant
 from orderflow.domain.uri_reference import is_uri_reference
 
-MAX_CALLERS_BYTES: Final = 1024 * 1024
+MAX_CALLERS_BYTES: Final = MAX_SET_BYTES
 
 EVENT_TYPES: Final[tuple[str, ...]] = get_args(OrderEvent.model_fields["type"].annotation)
 """The types of event that this release takes."""
@@ -124,23 +124,10 @@ def read_callers(raw: bytes, where: str) -> tuple[Caller, ...]:
     Raises:
         InvalidSettings: with every fault and its JSON path, none repeating a value.
     """
-    try:
-        value = read_json(raw, max_bytes=MAX_CALLERS_BYTES, allow_bom=True)
-        callers = _CallersFile.model_validate_json(canonical_json(value)).callers
-    except InvalidJson as error:
-        problems: tuple[Problem, ...] = error.problems
-    except ValidationError as error:
-        problems = tuple(_explained(problem) for problem in problems_in(error))
-    else:
-        problems = tuple(_repeated(callers))
-        if not problems:
-            return callers
-    raise callers_refused(where, problems)
-
-
-def callers_refused(where: str, problems: tuple[Problem, ...]) -> InvalidSettings:
-    """Give the error for a callers file with these faults."""
-    return InvalidSettings(f"{where}: {summary(problems)}", path=problems[0].path, problems=problems)
+    read = read_model(_CallersFile, raw, where, max_bytes=MAX_CALLERS_BYTES, explained=_explained)
+    if problems := tuple(_repeated(read.callers)):
+        raise document_refused(where, problems)
+    return read.callers
 
 
 def permit(caller: Caller, event: OrderEvent) -> None:

@@ -7,20 +7,15 @@ import re
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from orderflow.domain.announcements import SOURCE
 from orderflow.domain.callers import SecretPlace
+from orderflow.domain.documents import MAX_SET_BYTES, read_model
 from orderflow.domain.durations import Duration
-from orderflow.domain.errors import InvalidJson, InvalidSettings, Problem
-from orderflow.domain.intents import canonical_json
 from orderflow.domain.orders import FINAL, Stage
-from orderflow.domain.problems import problems_in, summary
 from orderflow.domain.steps import RetryPolicy
-from orderflow.domain.strict_json import read_json
 from orderflow.domain.uri_reference import is_uri_reference
-
-MAX_SUBSCRIBERS_BYTES: Final = 1024 * 1024
 
 A_DAY: Final = RetryPolicy(
     attempts=10, initial_interval=Duration("PT30S"), backoff=4, maximum_interval=Duration("PT6H")
@@ -118,16 +113,4 @@ def read_subscribers(raw: bytes, where: str) -> SubscribersFile:
     Raises:
         InvalidSettings: with every fault and its JSON path, none repeating a value.
     """
-    try:
-        value = read_json(raw, max_bytes=MAX_SUBSCRIBERS_BYTES, allow_bom=True)
-        return SubscribersFile.model_validate_json(canonical_json(value))
-    except InvalidJson as error:
-        problems = error.problems
-    except ValidationError as error:
-        problems = problems_in(error)
-    raise subscribers_refused(where, tuple(problems))
-
-
-def subscribers_refused(where: str, problems: tuple[Problem, ...]) -> InvalidSettings:
-    """Give the error for a subscribers file with these faults."""
-    return InvalidSettings(f"{where}: {summary(problems)}", path=problems[0].path, problems=problems)
+    return read_model(SubscribersFile, raw, where, max_bytes=MAX_SET_BYTES)
