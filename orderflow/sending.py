@@ -15,7 +15,7 @@ from typing import Annotated, Final, Self, TypeVar
 import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
-from orderflow.domain.deliveries import MEDIA_TYPE
+from orderflow.domain.deliveries import MEDIA_TYPE, TYPE_PREFIX
 from orderflow.domain.errors import InvalidJson, Problem
 from orderflow.domain.events import is_order_id
 from orderflow.domain.problems import MAX_PROBLEMS
@@ -26,7 +26,6 @@ from orderflow.webhooks import SigningSecret, signed_headers
 RETRIED: Final = frozenset({408, 429, 502, 503, 504})
 """Statuses after which the same event may well be taken a little later."""
 
-_TYPE_PREFIX: Final = "urn:orderflow:problem:"
 _TAKEN: Final = frozenset({200, 202})
 _CHANCE: Final = secrets.SystemRandom()
 _TICK: Final = timedelta(seconds=1)
@@ -206,7 +205,7 @@ class _Fault(BaseModel):
 class _Document(BaseModel):
     """Problem details (RFC 9457) as the door writes them."""
 
-    type: Annotated[str, Field(pattern=rf"\A{_TYPE_PREFIX}[a-z0-9-]{{1,60}}\z")]
+    type: Annotated[str, Field(pattern=rf"\A{TYPE_PREFIX}[a-z0-9-]{{1,60}}\z")]
     title: str
     detail: str = ""
     problems: Annotated[list[_Fault], Field(max_length=MAX_PROBLEMS)] = []
@@ -226,7 +225,7 @@ def _read_answer(status: int, content: bytes | None, retry_after: float | None) 
         raise _Stray("a status that it never gives")
     document = _typed(_Document, content)
     problems = tuple(Problem(fault.path, fault.message) for fault in document.problems)
-    cause = document.type.removeprefix(_TYPE_PREFIX)
+    cause = document.type.removeprefix(TYPE_PREFIX)
     return TurnedAway(cause, document.title, document.detail, problems, status, retry_after)
 
 

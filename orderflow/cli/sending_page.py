@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from orderflow.cli.exits import ExitCode
 from orderflow.cli.output import print_fields, print_json, print_line, shortened
-from orderflow.domain.deliveries import Cause
+from orderflow.domain.deliveries import TYPE_PREFIX, Cause
 from orderflow.sending import RETRIED, Answered, Retry, Taken, TurnedAway, Undelivered
 
 _BUSINESS: Final = frozenset({403, 409})
@@ -62,7 +62,7 @@ def answer_as_json(answered: Answered) -> dict[str, Any]:
     }
     if isinstance(answered, TurnedAway):
         error["problems"] = [{"path": each.path, "message": each.message} for each in answered.problems]
-    of_door = f"urn:orderflow:problem:{answered.cause}" if isinstance(answered, TurnedAway) else None
+    of_door = TYPE_PREFIX + answered.cause if isinstance(answered, TurnedAway) else None
     return {"error": error, "type": of_door, "status": answered.status, "attempts": answered.attempts}
 
 

@@ -12,6 +12,10 @@ MEDIA_TYPE: Final = "application/cloudevents+json"
 """What an event is sent as: structured mode."""
 
 
+TYPE_PREFIX: Final = "urn:orderflow:problem:"
+"""What precedes a cause in the `type` of a problem document, for those who write one and those who read it."""
+
+
 class Cause(StrEnum):
     """Why a request is refused, in the order in which the door looks: a stable code that senders can rely on."""
 

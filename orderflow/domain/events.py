@@ -24,9 +24,11 @@ _NO_TEXT: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef
 _ORDER_ID: Final = re.compile(r"order-[0-9a-f]{32}")
 _LINE_BREAK_OR_TAB: Final = re.compile(r"[\t\n\r]")
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
-_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # noqa: S105 - RFC 9110's name for a word, no secret
+TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # noqa: S105 - no secret
+"""A word of a media type, as an expression (RFC 9110, 5.6.2)."""
+
 _IN_ANY_CASE = "".join(f"[{letter}{letter.upper()}]" if letter.isalpha() else letter for letter in "application/json")
-_JSON_MEDIA_TYPE: Final = re.compile(rf'{_IN_ANY_CASE}(?:[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN}|"[ !#-\[\]-~]*"))*')
+_JSON_MEDIA_TYPE: Final = re.compile(rf'{_IN_ANY_CASE}(?:[ \t]*;[ \t]*{TOKEN}=(?:{TOKEN}|"[ !#-\[\]-~]*"))*')
 _CONTROLS: Final = r"\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufdd0-\ufdef\ufffe\uffff"
 _SHOWN_TEXT: Final = f"^[^{_CONTROLS}]*$"
 _SHOWN_IDENTIFIER: Final = rf"^[^\t\n\r{_CONTROLS}]*[^\s{_CONTROLS}][^\t\n\r{_CONTROLS}]*$"

@@ -8,10 +8,7 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse
 
-from orderflow.domain.deliveries import Cause, DeliveryRefused
-
-TYPE_PREFIX: Final = "urn:orderflow:problem:"
-"""What precedes a cause in the `type` of a problem document."""
+from orderflow.domain.deliveries import TYPE_PREFIX, Cause, DeliveryRefused
 
 PROBLEM: Final = "application/problem+json"
 

@@ -9,10 +9,10 @@ from functools import cache
 from typing import Any, Final
 
 import orderflow
-from orderflow.domain.deliveries import MAX_EVENT_BYTES, MEDIA_TYPE, Cause
+from orderflow.domain.deliveries import MAX_EVENT_BYTES, MEDIA_TYPE, TYPE_PREFIX, Cause
 from orderflow.domain.events import OrderEvent
 from orderflow.domain.orders import Reason
-from orderflow.ingress.answers import MEANINGS, PROBLEM, TYPE_PREFIX
+from orderflow.ingress.answers import MEANINGS, PROBLEM
 
 Schema = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from orderflow.domain.deliveries import MAX_EVENT_BYTES, MEDIA_TYPE, Cause, DeliveryRefused
 from orderflow.domain.errors import InvalidEvent, InvalidJson
-from orderflow.domain.events import OrderEvent, check_order, validate_event
+from orderflow.domain.events import TOKEN, OrderEvent, check_order, validate_event
 from orderflow.domain.problems import summary
 from orderflow.domain.strict_json import JsonValue, read_json
 
@@ -17,9 +17,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 BODY_WITHIN: Final = 10.0
 """Seconds that a sender has for the whole body: 64 KiB at the speed of a bad modem."""
 
-_TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # noqa: S105 - RFC 9110's name for a word, no secret
-_PARAMETER: Final = re.compile(rf'[ \t]*;[ \t]*(?:({_TOKEN})=({_TOKEN}|"(?:[^"\\\x00-\x08\x0a-\x1f\x7f]|\\[ -~])*"))?')
-_TYPE: Final = re.compile(rf"[ \t]*({_TOKEN}/{_TOKEN})")
+_PARAMETER: Final = re.compile(rf'[ \t]*;[ \t]*(?:({TOKEN})=({TOKEN}|"(?:[^"\\\x00-\x08\x0a-\x1f\x7f]|\\[ -~])*"))?')
+_TYPE: Final = re.compile(rf"[ \t]*({TOKEN}/{TOKEN})")
 
 
 async def read_body(headers: Headers, chunks: AsyncIterator[bytes], within: float = BODY_WITHIN) -> bytes:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from orderflow.domain.deliveries import Cause, DeliveryRefused
+from orderflow.domain.deliveries import TYPE_PREFIX, Cause, DeliveryRefused
 from orderflow.domain.errors import Problem
-from orderflow.ingress.answers import MEANINGS, PROBLEM, TYPE_PREFIX, problem
+from orderflow.ingress.answers import MEANINGS, PROBLEM, problem
 from orderflow.ingress.openapi import document
 from tests.order_events import event
 
