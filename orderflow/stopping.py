@@ -1,11 +1,18 @@
-"""How a process of ours is told to stop, and how what it was doing gives way."""
+"""How a process of ours runs and ends: what it was doing gives way when it is told to stop, and it leaves for good."""
 
 import asyncio
+import logging
+import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+from orderflow.domain.errors import OrderflowError, TransientError
+from orderflow.settings import Settings, load_settings
+from orderflow.telemetry import configure_logging
 
 T = TypeVar("T")
 
@@ -52,3 +59,23 @@ def _setter(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> Callabl
         loop.call_soon_threadsafe(stopping.set)
 
     return stop
+
+
+def exit_code_of(server: Callable[[Settings], Coroutine[Any, Any, None]]) -> int:
+    """Run a server with the settings of the environment; gives its exit code: 0, 2 (settings), 3 (not reachable)."""
+    try:
+        settings = load_settings()
+        configure_logging(settings.log_format)
+        asyncio.run(server(settings))
+    except OrderflowError as error:
+        print(error, file=sys.stderr)
+        return 3 if isinstance(error, TransientError) else 2
+    return 0
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once: an interpreter that ends beside the SDK's threads may abort instead (134, 139)."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -23,7 +22,7 @@ from orderflow.client import address_of, connect, ensure_search_attributes
 from orderflow.client.fates import TemporalOrders
 from orderflow.definitions import load_published
 from orderflow.domain.effects import Capabilities, Provider
-from orderflow.domain.errors import InvalidSettings, OrderflowError, TransientError
+from orderflow.domain.errors import InvalidSettings
 from orderflow.ledger.effects import EffectStore
 from orderflow.providers.declared import declared
 from orderflow.providers.http import Timeouts, open_client, open_http_providers
@@ -32,10 +31,9 @@ from orderflow.reconcile.run import ReconcileActivities
 from orderflow.reconciling import ReconcileWorkflow
 from orderflow.repairing import RepairWorkflow
 from orderflow.review import ReviewActivities
-from orderflow.settings import ProvidersSettings, Settings, is_loopback, load_settings, provider_settings
-from orderflow.stopping import stopped_by_signals, unless_stopped
+from orderflow.settings import ProvidersSettings, Settings, is_loopback, provider_settings
+from orderflow.stopping import exit_code_of, leave, stopped_by_signals, unless_stopped
 from orderflow.subscribers import load_subscribers
-from orderflow.telemetry import configure_logging
 from orderflow.workflows import OrderWorkflow
 
 log = logging.getLogger(__name__)
@@ -219,20 +217,9 @@ def _configured(settings: Settings, given: ProvidersSettings) -> Mapping[str, Pr
 
 
 def main() -> int:
-    """Run a worker with the settings of the environment; gives the exit code: 0, 2 (settings), 3 (not reachable)."""
-    try:
-        settings = load_settings()
-        configure_logging(settings.log_format)
-        asyncio.run(run_worker(settings))
-    except OrderflowError as error:
-        print(error, file=sys.stderr)
-        return 3 if isinstance(error, TransientError) else 2
-    return 0
+    """Run a worker with the settings of the environment; gives the exit code, see `exit_code_of`."""
+    return exit_code_of(run_worker)
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)  # an interpreter that ends beside the SDK's threads may abort instead (134, 139)
+    leave(main())

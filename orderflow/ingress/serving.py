@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import logging
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
@@ -16,15 +15,13 @@ from orderflow.callers import caller_registry
 from orderflow.catalogue import load_catalogue
 from orderflow.client import address_of, connect
 from orderflow.definitions import load_chosen
-from orderflow.domain.errors import OrderflowError, TransientError
 from orderflow.ingress.app import create_app
 from orderflow.ingress.door import Door
 from orderflow.ingress.gate import Gate
 from orderflow.ledger import INGRESS
 from orderflow.serving import Limits, listen, run_server, url_of
-from orderflow.settings import Settings, load_settings
-from orderflow.stopping import stopped_by_signals, unless_stopped
-from orderflow.telemetry import configure_logging
+from orderflow.settings import Settings
+from orderflow.stopping import exit_code_of, stopped_by_signals, unless_stopped
 
 log = logging.getLogger(__name__)
 
@@ -96,16 +93,9 @@ def _name_of(listener: socket.socket) -> str:
 
 
 def main() -> int:
-    """Run a door with the settings of the environment; gives the exit code: 0, 2 (settings), 3 (not reachable)."""
+    """Run a door with the settings of the environment; gives the exit code, see `exit_code_of`."""
     given = _arguments()
-    try:
-        settings = load_settings()
-        configure_logging(settings.log_format)
-        asyncio.run(run_ingress(settings, given.host, given.port))
-    except OrderflowError as error:
-        print(error, file=sys.stderr)
-        return 3 if isinstance(error, TransientError) else 2
-    return 0
+    return exit_code_of(lambda settings: run_ingress(settings, given.host, given.port))
 
 
 def _arguments() -> argparse.Namespace:
