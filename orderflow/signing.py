@@ -4,7 +4,6 @@ Who may is a JWK set (RFC 7517): each member is a person's public key with its o
 `"revoked": true` once it must no longer count. `kid` is the key's own thumbprint (RFC 7638).
 """
 
-import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from orderflow.domain.operations import (
 from orderflow.domain.orders import Standing
 from orderflow.domain.problems import problems_in, summary
 from orderflow.domain.steps import Label
+from orderflow.private_files import create_private
 
 DECISION_TYPE = "orderflow-decision+jws"
 """`typ` of a decision, so that no other kind of signed message can pass for one (RFC 8725, 3.11)."""
@@ -143,13 +143,12 @@ class ApproverKey:
         """Write the key to a new file that only its owner can read. Raises `InvalidInput` if there is one already."""
         text = canonical_json({**self.public_jwk(), "d": str(self._key.as_dict(private=True)["d"])})
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            created = create_private(path)
         except FileExistsError:
             raise InvalidInput(f"{path} exists, and a key is never overwritten; choose another name") from None
         except OSError as error:
             raise InvalidInput(f"cannot write the private key to {path}: {error.strerror}") from None
-        with os.fdopen(descriptor, "wb") as file:
+        with created as file:
             file.write(text + b"\n")
 
     def public_jwk(self) -> dict[str, Any]:

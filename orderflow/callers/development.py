@@ -1,7 +1,6 @@
 """The development caller: its file, its secret and its bearer token, made on first use."""
 
 import json
-import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from filelock import FileLock
 
 from orderflow.domain.callers import EVENT_TYPES
 from orderflow.domain.errors import InvalidInput, InvalidSettings
+from orderflow.private_files import create_private
 from orderflow.settings import Settings
 from orderflow.webhooks import SigningSecret, new_secret, read_secret
 
@@ -76,14 +76,13 @@ def caller_entry(
 def write_secret(path: Path, text: str) -> None:
     """Write `text` to a new file that only its owner can read. Raises `InvalidInput` if there is one already."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        created = create_private(path)
     except FileExistsError:
         raise InvalidInput(f"{path} exists, and a secret is never overwritten; choose another name") from None
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}") from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(f"{text}\n")
+    with created as file:
+        file.write(f"{text}\n".encode("ascii"))
 
 
 @contextmanager

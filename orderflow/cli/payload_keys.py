@@ -10,6 +10,7 @@ import typer
 from orderflow.cli.arguments import AsJson
 from orderflow.cli.output import print_json, print_line
 from orderflow.domain.errors import InvalidSettings
+from orderflow.private_files import create_private
 
 app = typer.Typer(name="payload-keys", help="Keys that payloads are encrypted with.", rich_markup_mode=None)
 
@@ -69,8 +70,7 @@ def _replace(file: Path, changed: bytes) -> None:
     """Write the set at once and for its owner alone; a set that is there stays whole if that fails."""
     written = file.with_name(f"{file.name}.{os.getpid()}.new")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        with create_private(written) as opened:
             opened.write(changed)
             opened.flush()
             os.fsync(opened.fileno())

@@ -1,6 +1,5 @@
 """Any ledger: each delivery's nonce once, each event once, and the gate before them."""
 
-import asyncio
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -43,7 +42,7 @@ async def test_an_event_is_new_once_and_resumed_until_its_order_is_started(ledge
     assert await arrivals(ledger, FIRST, again, delivery(timestamp=NOW + 2)) == [REPLAYED, REPLAYED, DUPLICATE]
 
 
-async def test_an_event_is_known_as_it_came(ledger: Ledger) -> None:
+async def test_an_event_is_known_as_it_came(database: LedgerDatabase, ledger: Ledger) -> None:
     """Whose, what, when, by the ledger's clock; the first start counts, and nothing else ever changes it."""
     assert await ledger.event_of(ORDER) is None
     await ledger.receive(FIRST)
@@ -56,10 +55,12 @@ async def test_an_event_is_known_as_it_came(ledger: Ledger) -> None:
     assert started is not None
     assert started.started_at is not None
     assert received.received_at <= started.started_at
-    await asyncio.sleep(0.01)
+    database.run("UPDATE events SET received_at = received_at - 10, started_at = started_at - 10")
+    earlier = await ledger.event_of(ORDER)
+    assert earlier != started
     await ledger.event_started("/shop", "1", "fp1:a")
     await arrivals(ledger, delivery(caller="other", timestamp=NOW + 9))
-    assert await ledger.event_of(ORDER) == started
+    assert await ledger.event_of(ORDER) == earlier
 
 
 async def test_a_nonce_lasts_as_long_as_its_delivery_is_fresh(database: LedgerDatabase) -> None:
@@ -148,7 +149,7 @@ async def test_what_one_door_found_out_closes_no_other(ledger: Ledger) -> None:
     assert await ledger.receive(FIRST) is NEW
 
 
-async def test_gates_are_listed_as_they_stand(ledger: Ledger) -> None:
+async def test_gates_are_listed_as_they_stand(database: LedgerDatabase, ledger: Ledger) -> None:
     """`all` first; who says the same again is seen and changes nothing else; another reason is a change."""
     assert await ledger.intake() == []
     door = await ledger.set_intake("a-door", paused=True, reason="backlog", changed_by="a-door")
@@ -156,7 +157,8 @@ async def test_gates_are_listed_as_they_stand(ledger: Ledger) -> None:
     assert await ledger.intake() == [first, door]
     assert first == IntakeRecord("all", True, "maintenance", "carol", first.changed_at, first.changed_at)
     assert abs(first.changed_at - datetime.now(UTC)) < timedelta(minutes=1)
-    await asyncio.sleep(0.01)
+    database.run("UPDATE intake SET changed_at = changed_at - 10, seen_at = seen_at - 10")
+    first = (await ledger.intake())[0]
     again = await ledger.set_intake("all", paused=True, reason="maintenance", changed_by="dave")
     assert again == IntakeRecord("all", True, "maintenance", "carol", first.changed_at, again.seen_at)
     assert first.seen_at < again.seen_at

@@ -1,6 +1,5 @@
 """`orderflow submit` over HTTP, against a door that answers as the test says."""
 
-import base64
 import json
 import socket
 import threading
@@ -19,19 +18,24 @@ from orderflow.embedded import free_port
 from orderflow.sending import Patience, Sender, Taken, Undelivered
 from orderflow.webhooks import read_secret
 from tests.order_events import EXAMPLE
-from tests.support.command_line import Ran, orderflow, unconfigure
-from tests.support.scripted_door import ORDER, Received, Reply, ScriptedDoor, refused, scripted_door, taken
-
-SECRET: Final = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+from tests.support.command_line import Ran, orderflow
+from tests.support.scripted_door import (
+    ORDER,
+    SECRET,
+    Received,
+    Reply,
+    ScriptedDoor,
+    as_a_sender,
+    refused,
+    scripted_door,
+    taken,
+)
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to run in, with an event, and with the secret of a caller."""
-    unconfigure(tmp_path, monkeypatch)
-    monkeypatch.setenv("ORDERFLOW_CALLER_SECRET", SECRET)
-    Path("event.json").write_bytes(EXAMPLE)
-    return tmp_path
+    return as_a_sender(tmp_path, monkeypatch)
 
 
 def submit(door: ScriptedDoor, *arguments: object) -> Ran:

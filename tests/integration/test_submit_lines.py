@@ -1,7 +1,6 @@
 """`orderflow submit --jsonl`: a file of many events, against a door that answers as the test says."""
 
 import asyncio
-import base64
 import json
 import os
 import pty
@@ -10,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import psutil
 import pytest
@@ -21,20 +20,15 @@ from orderflow.domain.deliveries import MAX_EVENT_BYTES
 from orderflow.domain.events import workflow_id
 from orderflow.embedded import free_port
 from tests.order_events import EXAMPLE, event
-from tests.support.command_line import PATIENCE, PROGRAM, Ran, orderflow, unconfigure
+from tests.support.command_line import PATIENCE, PROGRAM, Ran, orderflow
 from tests.support.observing import eventually
-from tests.support.scripted_door import Received, Reply, ScriptedDoor, refused, scripted_door, taken
-
-SECRET: Final = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+from tests.support.scripted_door import Received, Reply, ScriptedDoor, as_a_sender, refused, scripted_door, taken
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to run in, with the secret of a caller."""
-    unconfigure(tmp_path, monkeypatch)
-    monkeypatch.setenv("ORDERFLOW_CALLER_SECRET", SECRET)
-    Path("event.json").write_bytes(EXAMPLE)
-    return tmp_path
+    return as_a_sender(tmp_path, monkeypatch)
 
 
 def write(count: int) -> list[bytes]:

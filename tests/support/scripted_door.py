@@ -1,17 +1,33 @@
 """A door that answers as a test says: a real HTTP server on loopback that keeps everything it was sent."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Final
 
+import pytest
+
 from orderflow.domain.events import workflow_id
+from tests.order_events import EXAMPLE
+from tests.support.command_line import unconfigure
 
 ORDER: Final = workflow_id("/shop", "order-placed-1001")
 PROBLEM: Final = "application/problem+json"
+SECRET: Final = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+"""What the sender of `as_a_sender` signs with."""
+
+
+def as_a_sender(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let commands run in `folder` with the secret of a caller, and with the example as `event.json`."""
+    unconfigure(folder, monkeypatch)
+    monkeypatch.setenv("ORDERFLOW_CALLER_SECRET", SECRET)
+    (folder / "event.json").write_bytes(EXAMPLE)
+    return folder
 
 
 @dataclass(frozen=True)
